@@ -10,7 +10,7 @@ LOCKED := install --require-hashes --no-deps --no-build-isolation
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-core test-numerics soak system lint docs bench bench-full lock audit sbom clean
+.PHONY: help demo test test-all test-core test-numerics soak system lint docs paper bench bench-full lock audit sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -77,6 +77,10 @@ lint: $(STAMPS)/test $(STAMPS)/lint ## ruff, mypy (strict), import-linter, hadol
 
 docs: $(STAMPS)/docs ## build the documentation site into site/, warnings being errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
+
+paper: $(STAMPS)/test ## run the study of the paper in its full form into build/paper; goes on where it was (hours)
+	@$(BIN)/python -m reproduction headline --scale 1 --seeds 1 --resume --output build/paper/headline
+	@$(BIN)/python -m reproduction all --resume --output build/paper
 
 bench: $(STAMPS)/test ## measure mcnet beside its peers on the same rows (minutes); writes benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks

@@ -3,7 +3,8 @@
 - `commands`: `python -m reproduction`. `study`: every study by its name. `settings`, `sources`, `tasks`: what it runs
   on. `pages`, `setup`: what it writes.
 - Studies: `datasets`, `performance` (Table 1), `auxiliary` (Table 2), `balance` (Table 3), `headline` and
-  `few_steps`, `sir`, `efficiency`, `curves`, `sensitivity`, `overfitting`, `expressiveness` (Figure 1, Theorem 1).
+  `few_steps`, `sir`, `networks` (other monotone networks), `efficiency`, `curves`, `sensitivity`, `overfitting`,
+  `expressiveness` (Figure 1, Theorem 1).
 - `trials`: the methods compared, fitted and measured; `significance`: paired t-tests between them.
   `literal`: training as the paper says; `forces`: what pulls at its bins. `kept_trainings`: a long study goes on where
   it was. `with_features`: the auxiliary network without early stopping.

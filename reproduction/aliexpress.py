@@ -14,11 +14,12 @@ from mcnet.errors import FileFormatError, InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["CATEGORICAL", "FIELD_COUNTS", "NUMERICAL", "find_field", "prepare_aliexpress"]
+__all__ = ["CATEGORICAL", "COUNTRY", "FIELD_COUNTS", "NUMERICAL", "find_field", "prepare_aliexpress"]
 
 Part = Literal["train", "test"]
 
 CATEGORICAL = tuple(f"categorical_{number}" for number in range(1, 17))
+COUNTRY = "country"
 NUMERICAL = tuple(f"numerical_{number}" for number in range(1, 64))
 HEADER = ("search_id", *CATEGORICAL, *NUMERICAL, "click", "conversion")
 
@@ -41,16 +42,18 @@ def prepare_aliexpress(
     parts: Sequence[Part] = ("train", "test"),
     progress: Callable[[str], Any] | None = None,
 ) -> dict[Part, Path]:
-    """Turn the published files of one country into `train.parquet` and `test.parquet` in the folder `target`.
+    """Turn the published files into `train.parquet` and `test.parquet` in the folder `target`.
 
     `source` is a folder with either the files as published, `XX_user_train`, `XX_item_train`, `XX_user_test` and
-    `XX_item_test` (.zip or .csv, without a header; XX is the country), or processed ones, `train.csv` and `test.csv`
-    with the header search_id, categorical_1…16, numerical_1…63, click, conversion. Rows are streamed; only the user
-    file's rows, one a search, are held in memory at once. A part that is there already is not made again.
+    `XX_item_test` (.zip or .csv, without a header; XX is the country), of one country or several, or processed ones,
+    `train.csv` and `test.csv` with the header search_id, categorical_1…16, numerical_1…63, click, conversion. With
+    several countries the rows have one more column, `country`: the number of the country in the order of its name.
+    Rows are streamed; only the user file's rows, one per search, are held in memory at once. A part that is there
+    already is not made again.
     """
     folder, out = Path(source), Path(target)
     if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}; it should have the AliExpress files of one country")
+        raise InputError(f"there is no folder {folder}; it should have the AliExpress files")
     out.mkdir(parents=True, exist_ok=True)
     made: dict[Part, Path] = {}
     for part in parts:
@@ -60,7 +63,8 @@ def prepare_aliexpress(
         if progress is not None:
             progress(f"reading AliExpress, {part}")
         with tempfile.TemporaryDirectory(dir=out, prefix=".unzipped-") as scratch:
-            frame = _processed(folder, part) if _has_processed(folder, part) else _joined(folder, part, Path(scratch))
+            processed = _has_processed(folder, part)
+            frame = _processed(folder, part) if processed else _all_countries(folder, part, Path(scratch))
             with whole_file(made[part]) as path:
                 _sink(frame, path, f"the {part} files in {folder}")
     return made
@@ -72,14 +76,19 @@ def find_field(
     """Return the column that is the paper's field: the one whose values are as frequent as the paper reports.
 
     The paper calls it the country, but its row counts are those of one country's file, so the column has to be found.
-    With `name` that column is taken, if it is there.
+    With `name` that column is taken, if it is there; with the files of several countries it is the country
+    otherwise.
     """
     import polars as pl
 
+    several = all(COUNTRY in pl.scan_parquet(path).collect_schema().names() for path in files.values())
     if name is not None:
-        if name not in CATEGORICAL:
-            raise InputError(f"the field {name!r} is not one of categorical_1 to categorical_16")
+        if name not in CATEGORICAL and not (several and name == COUNTRY):
+            known = " nor country, which files of several countries have" if not several else " nor country"
+            raise InputError(f"the field {name!r} is not one of categorical_1 to categorical_16{known}")
         return name
+    if several:
+        return COUNTRY
     few: dict[str, list[int]] = {}
     wanted = len(next(iter(counts.values())))
     for column in CATEGORICAL:
@@ -122,15 +131,40 @@ def _processed(folder: Path, part: Part) -> "pl.LazyFrame":
     return frame.with_columns(pl.col(*CATEGORICAL).cast(pl.Int32), pl.col("click", "conversion").cast(pl.Int8))
 
 
-def _joined(folder: Path, part: Part, scratch: Path) -> "pl.LazyFrame":
+def _all_countries(folder: Path, part: Part, scratch: Path) -> "pl.LazyFrame":
+    """Return the joined rows of every country in a folder, with the column `country` if there are several."""
     import polars as pl
 
-    user = _scan_raw(_find(folder, "user", part), scratch, "user", _USER_COLUMNS, _USER_CATEGORIES)
-    item = _scan_raw(_find(folder, "item", part), scratch, "item", _ITEM_COLUMNS, _ITEM_CATEGORIES)
+    users, items = (_by_country(folder, kind, part) for kind in ("user", "item"))
+    if users.keys() != items.keys():
+        alone = sorted(users.keys() ^ items.keys())[0]
+        raise InputError(
+            f"the folder {folder} has only one of the two {part} files, user and item, of the country {alone!r}"
+        )
+    frames = {name: _joined(users[name], items[name], part, scratch) for name in sorted(users)}
+    if len(frames) == 1:
+        return next(iter(frames.values()))
+    # Searches are numbered inside a country, so the country is part of their name.
+    return pl.concat(
+        [
+            frame.with_columns(
+                pl.concat_str(pl.lit(f"{name}:"), pl.col("search_id")).alias("search_id"),
+                pl.lit(code, pl.Int32).alias(COUNTRY),
+            )
+            for code, (name, frame) in enumerate(frames.items())
+        ]
+    )
+
+
+def _joined(user_file: Path, item_file: Path, part: Part, scratch: Path) -> "pl.LazyFrame":
+    import polars as pl
+
+    user = _scan_raw(user_file, scratch, "user", _USER_COLUMNS, _USER_CATEGORIES)
+    item = _scan_raw(item_file, scratch, "item", _ITEM_COLUMNS, _ITEM_CATEGORIES)
     searches = user.select(pl.len(), pl.col("user_1").n_unique().alias("distinct")).collect(engine="streaming")
     if searches["len"][0] != searches["distinct"][0]:
         raise FileFormatError(
-            f"the user file of the {part} part has {searches['len'][0]:,} rows but {searches['distinct'][0]:,} "
+            f"{user_file.name}, of the {part} part, has {searches['len'][0]:,} rows but {searches['distinct'][0]:,} "
             "searches; each search should be there once"
         )
     user_cats, user_nums = _places("user", _USER_COLUMNS, _USER_CATEGORIES)
@@ -152,17 +186,17 @@ def _places(kind: str, last: int, categories: Sequence[int]) -> tuple[list[str],
     return [f"{kind}_{place}" for place in categories], [f"{kind}_{place}" for place in numbers]
 
 
-def _find(folder: Path, kind: str, part: Part) -> Path:
+def _by_country(folder: Path, kind: str, part: Part) -> dict[str, Path]:
+    """Return the file of each country, by what its name has before the kind."""
     endings = [f"{kind}_{part}.csv", f"{kind}_{part}.zip"]
     found = sorted(p for p in folder.iterdir() if p.is_file() and any(p.name.lower().endswith(e) for e in endings))
     if not found:
         raise InputError(f"the folder {folder} has no file that ends in {endings[1]} or {endings[0]}, nor {part}.csv")
-    countries = {path.name.lower().removesuffix(".csv").removesuffix(".zip") for path in found}
-    if len(countries) > 1:
-        raise InputError(
-            f"the folder {folder} has several countries ({', '.join(sorted(countries))}); keep one per folder"
-        )
-    return found[0]
+    countries: dict[str, Path] = {}
+    for path in found:  # a .csv beside its .zip comes first, and is taken
+        stem = path.name.lower().removesuffix(".csv").removesuffix(".zip").removesuffix(f"{kind}_{part}")
+        countries.setdefault(stem.rstrip("_"), path)
+    return countries
 
 
 def _scan_raw(path: Path, scratch: Path, kind: str, columns: int, categories: Sequence[int]) -> "pl.LazyFrame":

@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -51,7 +52,7 @@ def auxiliary(settings: Settings) -> Page:
                     results.setdefault((task.name, trained), {}).setdefault(name, []).append(trial)
     tables = [_table(name, trained, methods) for (name, trained), methods in results.items()]
     literal = "; ".join(
-        f"{aux_name(row)} = {BesideRecipe(row.sees_field).sentence()}, 2 epochs"
+        f"{aux_name(row)} = {BesideRecipe(row.sees_field, cast(Any, row.training)).sentence()}"
         for row in MCNETS
         if row.recipe is not None
     )
@@ -86,7 +87,7 @@ def aux_name(contender: Contender) -> str:
     """Return the name of a contender with an auxiliary network.
 
     >>> aux_name(MCNETS[0])
-    'MCNet-None-Aux, literal'
+    'MCNet-None-Aux, as printed'
     """
     model, comma, training = contender.name.partition(", ")
     return f"{model}-Aux{comma}{training}"
@@ -107,7 +108,8 @@ def trial_with_features(contender: Contender, task: Task, seed: int = 0) -> Tria
     """Fit a contender with an auxiliary network on the validation rows and judge it on the test rows."""
     start = time.perf_counter()
     if contender.recipe is not None:
-        fitted = fit_beside(task, BesideRecipe(contender.sees_field, seed=seed))
+        training: Any = contender.training
+        fitted = fit_beside(task, BesideRecipe(contender.sees_field, training, seed=seed))
         seconds = time.perf_counter() - start
         return judge(task, fitted.predict(task.test), fitted.predict(task.validation), seconds)
     made = WithFeatures(contender.build(seed), seed=seed)

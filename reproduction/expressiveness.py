@@ -98,8 +98,9 @@ def _finding(
     printed, scaled = network["as printed, derivative below 1"][-1], network["with a scale, as in UMNN"][-1]
     return (
         f"Largest error from {sizes[0]} to {sizes[-1]} bins: {falls}; at {sizes[-1]} bins the linear function errs "
-        f"{ratio:.1f} times as much as MCNet. The theorem fails as printed: a sigmoid derivative stays below 1 and the "
-        f"truth rises by up to {steepest:.2f}, so that in one bin no such function, however wide, comes nearer than "
+        f"{ratio:.1f} times as much as MCNet. The theorem names no sigmoid, and its proof needs a derivative "
+        "without a bound; with the sigmoid of the experiments it does not hold in one bin: that derivative stays below "
+        f"1 and the truth rises by up to {steepest:.2f}, so that no such function, however wide, comes nearer than "
         f"{bound:.3f} (found: {printed:.3f} at width {widths[-1]}). With a scale, as UMNN has it, the error is "
         f"{scaled:.3f}, {'below' if scaled < bound else 'not below'} that bound."
     )

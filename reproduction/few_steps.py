@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mcnet.networks.bank import BankFit
-from reproduction.literal import LiteralRecipe, follow_literal, predict_literal
+from reproduction.literal import START_WORDS, LiteralRecipe, follow_literal, predict_literal
 from reproduction.pages import Cell, Table, Value
 from reproduction.published import OVERFITTING, PERFORMANCE
 from reproduction.tasks import Task
@@ -13,8 +13,8 @@ from reproduction.trials import Contender, Trial, column, judge, mcnet_row, run_
 __all__ = ["FewSteps", "few_steps_sentence", "few_steps_table", "follow_few_steps"]
 
 EPOCHS = (2, 10)
-RECIPES = (LiteralRecipe(), LiteralRecipe(start="random"))
-ANCHORS = (Contender("Base", "base"), mcnet_row(False, "converged"))
+RECIPES = (LiteralRecipe(), LiteralRecipe(start="torch"), LiteralRecipe(start="torch", scale=False))
+ANCHORS = (Contender("Base", "base"), mcnet_row(False, "trained on"), mcnet_row(False, "with our priors"))
 PRINTED = dict(zip((2, 4, 6, 8, 10), OVERFITTING["AliExpress", "MCNet-None"][0], strict=True))
 
 FewSteps = dict[tuple[str, int], list[Trial]]
@@ -32,8 +32,12 @@ def follow_few_steps(task: Task, seed: int, found: FewSteps) -> int:
 
     for recipe in RECIPES:
         for epochs, trial in follow_literal(task, replace(recipe, seed=seed), EPOCHS, look).items():
-            found.setdefault((f"literal, from {recipe.start}", epochs), []).append(trial)
+            found.setdefault((_name(recipe), epochs), []).append(trial)
     return -(-len(task.validation) // RECIPES[0].batch)
+
+
+def _name(recipe: LiteralRecipe) -> str:
+    return f"as printed, from {START_WORDS[recipe.start]}" + ("" if recipe.scale else ", no exp(r)")
 
 
 def few_steps_table(task: Task, found: Mapping[tuple[str, int], list[Trial]], steps: int) -> Table:
@@ -62,14 +66,13 @@ def few_steps_sentence(task: Task, found: Mapping[tuple[str, int], list[Trial]],
 
     first, last = EPOCHS
     moves = "; ".join(
-        f"from {recipe.start} {fitted(f'literal, from {recipe.start}', first):.3f} and "
-        f"{fitted(f'literal, from {recipe.start}', last):.3f}"
+        f"{_name(recipe)} {fitted(_name(recipe), first):.3f} and {fitted(_name(recipe), last):.3f}"
         for recipe in RECIPES
     )
     text = (
         f"On {task.name} an epoch has {steps} {'step' if steps == 1 else 'steps'}. At the paper's settings the PCOC on "
-        f"the fitted rows after {first} and {last} epochs is {moves}; base scores {fitted('Base'):.3f}, converged "
-        f"{fitted('MCNet-None, converged'):.3f}."
+        f"the fitted rows after {first} and {last} epochs is {moves}; base scores {fitted('Base'):.3f}, trained on "
+        f"{fitted('MCNet-None, trained on'):.3f}, with our priors {fitted('MCNet-None, with our priors'):.3f}."
     )
     if task.published == "CVR (AliExpress)":
         text += (

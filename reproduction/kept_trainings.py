@@ -14,6 +14,7 @@ import torch
 
 from mcnet._shared.arrays import FloatArray
 from mcnet._shared.files import checksum, write_json
+from mcnet.networks import bank
 from mcnet.version import __version__
 from reproduction.forces import Forces
 from reproduction.literal import LiteralRecipe, literal_settings
@@ -132,7 +133,7 @@ def _sources() -> str:
     """Return a digest of the code that trains and measures."""
     here = Path(__file__).parent
     files = [
-        *sorted((here.parent / "networks").glob("*.py")),
+        *sorted(Path(bank.__file__).parent.glob("*.py")),
         *(here / f"{name}.py" for name in ("literal", "forces", "trials")),
     ]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]

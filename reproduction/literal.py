@@ -1,30 +1,44 @@
 """MCNet trained as the paper says, on rows in mini-batches: the runs that its tables and its appendix are about."""
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, clip_scores, logit
 from mcnet.networks.bank import BankConfig, BankFit
-from mcnet.networks.literal import fit_bank_on_rows, paper_config
-from mcnet.networks.objective import Penalties
+from mcnet.networks.literal import BankOnSharedNodes, fit_bank_on_rows, paper_config
+from mcnet.networks.objective import Penalties, log_loss_from_probabilities
 from mcnet.networks.training import RowSchedule
 from reproduction.tasks import Sample, Task
 
-__all__ = ["LiteralRecipe", "follow_literal", "literal_settings", "predict_literal", "train_literal"]
+__all__ = [
+    "START_WORDS",
+    "LiteralRecipe",
+    "follow_literal",
+    "literal_settings",
+    "objective_and_gradient",
+    "predict_literal",
+    "train_literal",
+]
 
 T = TypeVar("T")
+
+START_WORDS = {"identity": "the identity", "torch": "torch's own start"}
 
 
 @dataclass(frozen=True)
 class LiteralRecipe:
     """The paper's settings; `rate` None is its 1e-5 for MCNet-None and 1e-4 for MCNet-Field.
 
-    `start` is where training starts, which the paper does not say: at the identity, or at random weights as PyTorch
-    layers have them. With `falling` the learning rate falls to zero along a line, which the paper does not do.
+    `start` is where training starts, which the paper does not say: at the identity, or with weights and constants as
+    torch's layers have them. `scale` is exp(r), which UMNN has and the printed formula does not; `decay` is the
+    coefficient of the L2 term, which the paper has and does not give. With `falling` the learning rate falls to zero
+    along a line, which the paper does not do.
     """
 
     field: bool = False
@@ -35,7 +49,9 @@ class LiteralRecipe:
     epochs: int = 2
     batch: int = 2048
     hidden: tuple[int, ...] = (128, 128)
-    start: Literal["identity", "random"] = "identity"
+    start: Literal["identity", "torch"] = "identity"
+    scale: bool = True
+    decay: float = 0.0
     falling: bool = False
     seed: int = 0
 
@@ -52,10 +68,12 @@ class LiteralRecipe:
         """
         widths = " × ".join(map(str, self.hidden))
         balance = f", α = {self.balance:g}" if self.balance else ""
+        balance += f", L2 of {self.decay:g}" if self.decay else ""
+        falling = " falling to 0" if self.falling else ""
         return (
             f"{self.bins} bins, ReLU networks of {widths}, embedding 128, probability space, integrals from 0, "
-            f"Adam at {self.learning_rate:g}, batches of {self.batch}, {self.epochs} epochs, β = "
-            f"{self.order:g}{balance}, from {'the identity' if self.start == 'identity' else 'random weights'}"
+            f"Adam at {self.learning_rate:g}{falling}, batches of {self.batch}, {self.epochs} epochs, β = "
+            f"{self.order:g}{balance}, from {START_WORDS[self.start]}{'' if self.scale else ', without exp(r)'}"
         )
 
 
@@ -65,7 +83,7 @@ def literal_settings(recipe: LiteralRecipe) -> tuple[BankConfig, RowSchedule]:
     config = replace(
         config,
         bins=recipe.bins,
-        shape=replace(config.shape, hidden=recipe.hidden, start=recipe.start),
+        shape=replace(config.shape, hidden=recipe.hidden, start=recipe.start, scale=recipe.scale),
         penalties=Penalties(order=recipe.order, balance=recipe.balance),
         seed=recipe.seed,
     )
@@ -73,6 +91,7 @@ def literal_settings(recipe: LiteralRecipe) -> tuple[BankConfig, RowSchedule]:
         schedule,
         rate=recipe.learning_rate,
         falling=recipe.falling,
+        decay=recipe.decay,
         epochs=recipe.epochs,
         batch=recipe.batch,
         seed=recipe.seed,
@@ -100,9 +119,10 @@ def train_literal(
     rows = task.validation
     codes, sizes = _codes(task, rows, recipe.field)
     groups = rows.field[:, None] if recipe.balance else None
-    logits, label = logit(clip_scores(rows.score)), rows.label.astype(np.float64)
+    scores, label = clip_scores(rows.score), rows.label.astype(np.float64)
     given: dict[str, Any] = {"steps": None, "progress": tell, "groups": groups, "after_epoch": after_epoch}
-    return fit_bank_on_rows(logits, label, codes, sizes, None, config, schedule, **given)
+    given["score"] = scores
+    return fit_bank_on_rows(logit(scores), label, codes, sizes, None, config, schedule, **given)
 
 
 def follow_literal(
@@ -126,7 +146,8 @@ def follow_literal(
 def predict_literal(fit: BankFit, task: Task, sample: Sample, field: bool) -> FloatArray:
     """Return the probabilities that a literal run gives to rows; those outside (0, 1) are clipped, as they must be."""
     codes, _ = _codes(task, sample, field)
-    return fit.predict(logit(clip_scores(sample.score)), codes)
+    scores = clip_scores(sample.score)
+    return fit.predict(logit(scores), codes, score=scores)
 
 
 def _codes(task: Task, sample: Sample, field: bool) -> tuple[NDArray[np.int64] | None, tuple[int, ...]]:
@@ -134,3 +155,28 @@ def _codes(task: Task, sample: Sample, field: bool) -> tuple[NDArray[np.int64] |
         return None, ()
     size = int(task.validation.field.max()) + 1
     return np.minimum(sample.field, size).astype(np.int64)[:, None], (size,)
+
+
+def objective_and_gradient(fit: BankFit, task: Task, recipe: LiteralRecipe) -> tuple[float, float]:
+    """Return the published objective over all fitted rows, log-loss + β · order, and its gradient's norm.
+
+    At an optimum the norm is 0, but for the kinks of ReLU and of the order term.
+    """
+    rows = task.validation
+    codes, sizes = _codes(task, rows, recipe.field)
+    table = np.zeros((len(rows), 0), dtype=np.int64) if codes is None else codes
+    contexts = np.unique(table, axis=0) if sizes else np.empty((1, 0), dtype=np.int64)
+    function = BankOnSharedNodes(copy.deepcopy(fit.bank), torch.as_tensor(contexts))
+    parameters = list(function.bank.parameters())
+    label, scores = torch.as_tensor(rows.label, dtype=torch.float32), torch.as_tensor(clip_scores(rows.score))
+    total = [torch.zeros_like(p) for p in parameters]
+    loss = 0.0
+    for index in torch.split(torch.arange(len(rows)), 65_536):
+        values = function.at_rows(scores[index], torch.as_tensor(table)[index])
+        share = len(index) / len(rows)
+        part = share * log_loss_from_probabilities(values, torch.ones(len(index)), label[index])
+        part = part + share * recipe.order * function.order_penalty()
+        found = torch.autograd.grad(part, parameters, materialize_grads=True)
+        total = [a + b for a, b in zip(total, found, strict=True)]
+        loss += float(part.detach())
+    return loss, float(sum(float(g.double().square().sum()) for g in total) ** 0.5)

@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reproduction.sources import Source
+
+if TYPE_CHECKING:
+    from reproduction.trials import Contender
 
 __all__ = ["Settings"]
 
@@ -21,6 +24,10 @@ class Settings:
     scale: float = 0.1
     progress: Callable[[str], Any] | None = None
     note: Callable[[str], Any] | None = None
+    own: "tuple[Contender, ...]" = ()
+    """Methods of one's own, compared in Table 1."""
+    resume: bool = False
+    """Whether a study whose page is there, with the same data and seeds, is left as it is."""
 
     def tell(self, text: str) -> None:
         """Tell a person something that stays to be read."""

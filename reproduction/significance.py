@@ -1,4 +1,4 @@
-"""Paired t-tests over seeds: is a method better than the best baseline?"""
+"""Is a method better than the best baseline? Paired t-tests over seeds, and the bootstrap over test rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,22 @@ __all__ = ["difference", "errors", "paired_test"]
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A method against the baseline with the lowest mean error: difference of the means (below 0: better) and p."""
+    """A method against the baseline with the lowest mean error: difference of the means (below 0: better) and p.
+
+    p is over seeds: other simulated worlds or, where the rows are given, other starts of training on the same rows.
+    """
 
     baseline: str
     difference: float
     p_value: float
+    rows: tuple[float, float] | None = None
+    """The 95 % interval of the difference over test rows, of the first seed."""
 
     def text(self, digits: int) -> str:
         """Return the test as a cell of a table."""
         p = "" if np.isnan(self.p_value) else f", p = {self.p_value:.2g}"
-        return f"{self.difference:+.{digits}f} ({self.baseline}){p}"
+        rows = "" if self.rows is None else f", rows {self.rows[0]:+.{digits}f} to {self.rows[1]:+.{digits}f}"
+        return f"{self.difference:+.{digits}f} ({self.baseline}){p}{rows}"
 
 
 def errors(trials: Sequence[Trial], figure: str) -> list[float]:
@@ -36,7 +42,12 @@ def paired_test(
 ) -> PairedTest:
     """Compare a method with the best baseline, seed by seed; one seed gives no p-value (NaN)."""
     best = min(baselines, key=lambda name: float(np.mean(errors(methods[name], figure))))
-    return PairedTest(best, *difference(errors(methods[method], figure), errors(methods[best], figure)))
+    ours, theirs = methods[method][0].parts, methods[best][0].parts
+    rows = None
+    if ours is not None and theirs is not None:
+        low, high = np.quantile(ours.drawn(figure) - theirs.drawn(figure), [0.025, 0.975])
+        rows = float(low), float(high)
+    return PairedTest(best, *difference(errors(methods[method], figure), errors(methods[best], figure)), rows)
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:

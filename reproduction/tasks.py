@@ -15,7 +15,7 @@ from mcnet.errors import InputError
 from mcnet.rows.logs import open_log
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Features", "Sample", "Task", "read_tasks", "write_tasks"]
+__all__ = ["Columns", "Features", "Sample", "Task", "read_rows", "read_tasks", "write_tasks"]
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,62 @@ def write_tasks(tasks: list[Task], path: str | Path) -> Path:
     return target
 
 
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of somebody's rows are called: the score, its label (several for several tasks) and the field.
+
+    `split` says which rows are validation and which are test; without it, every second row, at random, is a test row.
+    """
+
+    score: tuple[str, ...] = ("score",)
+    label: tuple[str, ...] = ("label",)
+    field: str = "field"
+    split: str | None = None
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return score and label of each task; one score may serve all labels."""
+        if len(self.score) not in (1, len(self.label)):
+            raise InputError(
+                f"there are {len(self.score)} scores and {len(self.label)} labels; give one score per label, or one"
+            )
+        scores = self.score * len(self.label) if len(self.score) == 1 else self.score
+        return list(zip(scores, self.label, strict=True))
+
+
+def read_rows(path: str | Path, columns: Columns, seed: int = 0) -> list[Task]:
+    """Read scored rows with names of their own as tasks, one per label.
+
+    Where a later label of several is known on positives of the first alone (a conversion, after a click), the rows
+    whose label is missing are left out.
+    """
+    lazy = open_log(path)
+    known = lazy.collect_schema().names()
+    wanted = [*columns.score, *columns.label, columns.field, *([columns.split] if columns.split else [])]
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise InputError(f"{path} has no column {missing[0]!r}; it has {', '.join(known[:12])}")
+    frame = lazy.select(list(dict.fromkeys(wanted))).collect()
+    split = frame[columns.split].cast(pl.String) if columns.split else _random_split(len(frame), seed)
+    parts = []
+    for score, label in columns.pairs():
+        part = pl.DataFrame(
+            {
+                "task": [label] * len(frame),
+                "split": split,
+                "score": frame[score],
+                "label": frame[label].cast(pl.Float64, strict=False),
+                "field": frame[columns.field].cast(pl.String),
+            }
+        )
+        parts.append(part.filter(pl.col("label").is_not_null()))
+    return _tasks(path, pl.concat(parts).lazy(), Path(path).name)
+
+
+def _random_split(rows: int, seed: int) -> pl.Series:
+    test = np.random.default_rng([seed, 97]).random(rows) < 0.5
+    return pl.Series(np.where(test, "test", "validation"))
+
+
 def read_tasks(path: str | Path, data: str = "your scores", published: str | None = None) -> list[Task]:
     """Read scored rows of any model: columns `split` (validation or test), `score`, `label`, `field`.
 
@@ -141,6 +197,11 @@ def read_tasks(path: str | Path, data: str = "your scores", published: str | Non
     missing = [name for name in ("split", "score", "label", "field") if name not in known]
     if missing:
         raise InputError(f"{path} has no column {missing[0]!r}; scores need split, score, label and field")
+    return _tasks(path, lazy, data, published)
+
+
+def _tasks(path: str | Path, lazy: pl.LazyFrame, data: str, published: str | None = None) -> list[Task]:
+    known = lazy.collect_schema().names()
     frame = lazy.with_columns(_as_codes(lazy)).collect()
     splits = set(frame["split"].unique())
     if not {"validation", "test"} <= splits:

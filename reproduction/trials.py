@@ -1,5 +1,6 @@
 """Fit one method on one task and measure what it does to the test rows."""
 
+import runpy
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +11,11 @@ import numpy as np
 
 from mcnet._shared.arrays import FloatArray
 from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.methods import calibrator
-from mcnet.errors import CalibrationWarning
+from mcnet.calibrators.methods import calibrator, methods
+from mcnet.errors import CalibrationWarning, InputError
 from mcnet.metrics import auc, f_rce, group_pcoc, group_sums, kl_to_truth, log_loss, pcoc, pcoc_std
 from mcnet.networks.bank import LEAST, MANY_BINS, BankConfig, BankFit
-from reproduction.literal import LiteralRecipe, predict_literal, train_literal
+from reproduction.literal import LiteralRecipe, objective_and_gradient, predict_literal, train_literal
 from reproduction.tasks import Sample, Task
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "BAYES_NONE",
     "MCNETS",
     "ROSTER",
+    "TRAINED_ON",
+    "TRAININGS",
     "Contender",
     "Trained",
     "Trial",
@@ -31,6 +34,7 @@ __all__ = [
     "judge",
     "measure",
     "order_violations",
+    "own_methods",
     "run_trial",
     "settings_note",
     "trained_note",
@@ -39,12 +43,14 @@ __all__ = [
 Predict = Callable[[Sample], FloatArray]
 """Gives the calibrated probabilities of a sample."""
 
-Training = Literal["literal", "converged"]
+Training = Literal["as printed", "trained on", "with our priors"]
+"""As printed: the published network and schedule. Trained on: the same network and objective (no priors, β = 1), with a
+schedule that gets further. With our priors: in logit space, with six Gaussian priors and β = 0."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A line of a table: a method of the registry with its parameters, or a literal training of the published network.
+    """A line of a table: a method of the registry with its parameters, or a training of the published network on rows.
 
     `published` is the name under which the paper prints its figures.
     """
@@ -55,6 +61,11 @@ class Contender:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     recipe: LiteralRecipe | None = None
     published: str | None = None
+
+    @property
+    def training(self) -> str | None:
+        """Which of its trainings a row of the published network has; None for other methods."""
+        return self.name.partition(", ")[2] if self.published in ("MCNet-None", "MCNet-Field") else None
 
     def build(self, seed: int = 0, **changes: Any) -> Calibrator:
         """Return an unfitted calibrator; the seed matters only to methods that have one."""
@@ -71,35 +82,42 @@ class Contender:
             return f"{self.name} = {self.recipe.sentence()}"
         given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
         if self.method == "mcnet":
-            return f"{self.name} = mcnet({given}), {_converged(self.build().get_params())}"
+            return f"{self.name} = mcnet({given}), {_with_priors(self.build().get_params())}"
         return f"{self.name} = {self.method}({given})"
 
 
-def _converged(parameters: Mapping[str, Any]) -> str:
+def _with_priors(parameters: Mapping[str, Any]) -> str:
     widths = " × ".join(map(str, parameters["hidden"]))
     nodes = BankConfig().nodes
     return (
         f"SiLU networks of {widths}, embedding {parameters['embedding']}, {parameters['space']} space, {nodes} nodes "
         f"of quadrature in each half of a bin ({-(-nodes // 2)} from {MANY_BINS} bins on), full batch on the sketch "
-        "until it has converged, order guaranteed"
+        "until it has converged, six Gaussian priors, β = 0, two numbers per field value and bin, order guaranteed"
     )
 
 
-def mcnet_row(field: bool, training: Training, bins: int = 20) -> Contender:
-    """Return a row of the published network: MCNet-None or MCNet-Field, in one of its two trainings.
+TRAINED_ON: Mapping[str, Any] = {"rate": 3e-4, "falling": True, "epochs": 100}
+"""The schedule of the published objective, trained on: of those tried, the one with the lowest objective."""
 
-    >>> mcnet_row(True, "literal").name
-    'MCNet-Field, literal'
+
+def mcnet_row(field: bool, training: Training, bins: int = 20) -> Contender:
+    """Return a row of the published network: MCNet-None or MCNet-Field, in one of its three trainings.
+
+    >>> mcnet_row(True, "as printed").name
+    'MCNet-Field, as printed'
     """
     variant = "MCNet-Field" if field else "MCNet-None"
     name, shared = f"{variant}, {training}", {"sees_field": field, "published": variant}
-    if training == "literal":
-        return Contender(name, "mcnet", recipe=LiteralRecipe(field=field, bins=bins), **shared)  # type: ignore[arg-type]
+    if training != "with our priors":
+        recipe = LiteralRecipe(field=field, bins=bins)
+        recipe = replace(recipe, **TRAINED_ON) if training == "trained on" else recipe
+        return Contender(name, "mcnet", recipe=recipe, **shared)  # type: ignore[arg-type]
     return Contender(name, "mcnet", parameters={"bins": bins, "field_aware": field}, **shared)  # type: ignore[arg-type]
 
 
-MCNETS = tuple(mcnet_row(field, training) for field in (False, True) for training in ("literal", "converged"))
-"""The published networks: without and with the field, trained literally and to their optimum."""
+TRAININGS: tuple[Training, ...] = ("as printed", "trained on", "with our priors")
+MCNETS = tuple(mcnet_row(field, training) for field in (False, True) for training in TRAININGS)
+"""The published networks: without and with the field, in each training."""
 
 BAYES_NONE = Contender("BayesMCNet, no field", "mcnet-bayes", parameters={"field_aware": False})
 BAYES = Contender("BayesMCNet", "mcnet-bayes", sees_field=True)
@@ -123,14 +141,24 @@ ROSTER = (
     BAYES_NONE,
     BAYES,
 )
-"""The methods of the paper's Table 1, its networks in both trainings, and BayesMCNet without and with the field."""
+"""The methods of the paper's Table 1, its networks in each training, and BayesMCNet without and with the field."""
 
 SHARED_NODES = (
-    "Literal training: the rows of a bin share the nodes of their integrals, which gives the values and gradients of "
+    "Training on rows: the rows of a bin share the nodes of their integrals, which gives the values and gradients of "
     "the paper's T = 50 nodes per row (to 1e-5 and 1e-3 of their size) at 1/50 to 1/100 of the time; L2 "
     "regularisation, whose coefficient the paper does not give, is off; the start, which it does not give either, is "
     "the identity by default."
 )
+
+
+def own_methods(path: str) -> tuple[Contender, ...]:
+    """Run a Python file that registers calibrators with `add_method`, and return them as rows of a table."""
+    before = set(methods())
+    runpy.run_path(path)
+    added = [name for name in methods() if name not in before]
+    if not added:
+        raise InputError(f"{path} registers no method; call mcnet.calibrators.methods.add_method in it")
+    return tuple(Contender(name, name, sees_field=calibrator(name).field_use != "none") for name in added)
 
 
 def settings_note(roster: Sequence[Contender]) -> str:
@@ -142,11 +170,17 @@ def settings_note(roster: Sequence[Contender]) -> str:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training of MCNet's networks came to: bins, steps, and the nats left to gain if it has not converged."""
+    """What a training of MCNet's networks came to.
+
+    Bins, steps, the nats left to gain if it has not converged (on rows: what the last epoch still gained or lost), and,
+    for the published objective, its value and the norm of its gradient over all rows.
+    """
 
     bins: int
     steps: int
     left: float | None = None
+    objective: float | None = None
+    gradient: float | None = None
 
     @classmethod
     def of(cls, network: Any, converges: bool = True) -> "Trained | None":
@@ -158,6 +192,44 @@ class Trained:
         return cls(network.bank.bins, descent.steps, left)
 
 
+ROW_GROUPS = 1000
+
+
+@dataclass(frozen=True)
+class RowParts:
+    """Sums over 1000 random groups of test rows, from which figures are drawn again: the bootstrap over rows.
+
+    `sums` is `[groups, field values, 4]`: rows, predicted and observed positives, log-loss. All methods have the same
+    groups, so their differences can be drawn.
+    """
+
+    sums: FloatArray
+
+    @classmethod
+    def of(cls, probability: FloatArray, sample: Sample) -> "RowParts":
+        """Return the sums of predictions of a sample."""
+        group = np.random.default_rng(7).integers(0, ROW_GROUPS, len(sample))
+        values = int(sample.field.max()) + 1
+        inside = np.clip(probability, LEAST, 1.0 - LEAST)
+        loss = -np.where(sample.label == 1, np.log(inside), np.log1p(-inside))
+        columns = (np.ones(len(sample)), probability, sample.label.astype(np.float64), loss)
+        where = group * values + sample.field
+        sums = [np.bincount(where, column, ROW_GROUPS * values) for column in columns]
+        return cls(np.stack(sums, axis=-1).reshape(ROW_GROUPS, values, 4).astype(np.float64))
+
+    def drawn(self, figure: str, draws: int = 400) -> FloatArray:
+        """Return a figure of so many bootstrap samples of the rows: log_loss, pcoc (distance from 1) or f_rce."""
+        shares = np.full(ROW_GROUPS, 1.0 / ROW_GROUPS)
+        weights = np.random.default_rng(11).multinomial(ROW_GROUPS, shares, draws)
+        rows, predicted, observed, loss = np.moveaxis(np.tensordot(weights, self.sums, 1), -1, 0)
+        if figure == "log_loss":
+            return np.asarray(loss.sum(1) / rows.sum(1))
+        if figure == "pcoc":
+            return np.asarray(np.abs(predicted.sum(1) / observed.sum(1) - 1.0))
+        error = rows * np.abs(observed - predicted) / (observed + 0.01 * rows)
+        return np.asarray(np.where(rows > 0, error, 0.0).sum(1) / rows.sum(1))
+
+
 @dataclass(frozen=True)
 class Trial:
     """One fit: the figures of its test predictions, the PCOC on the rows it was fitted to, and the seconds it took."""
@@ -166,6 +238,7 @@ class Trial:
     fields: FloatArray
     seconds: float
     trained: Trained | None = None
+    parts: RowParts | None = None
 
     def __getitem__(self, name: str) -> float:
         return self.figures[name]
@@ -208,7 +281,10 @@ def fit_task(contender: Contender, task: Task, seed: int = 0, alpha: float = 0.0
         recipe = replace(contender.recipe, balance=alpha, seed=seed)
         fit = train_literal(task, recipe)
         seconds = time.perf_counter() - start
-        trained = Trained.of(fit, converges=False)
+        trained = Trained.of(fit, converges=recipe.falling)
+        if trained is not None and recipe.falling:
+            objective, gradient = objective_and_gradient(fit, task, recipe)
+            trained = replace(trained, objective=objective, gradient=gradient)
         return FittedTask(lambda sample: predict_literal(fit, task, sample, recipe.field), seconds, trained)
     fitted = fit_contender(contender, task, seed, **({"alpha_balance": alpha} if alpha else {}))
     seconds = time.perf_counter() - start
@@ -235,7 +311,7 @@ def judge(task: Task, test: FloatArray, validation: FloatArray, seconds: float =
     figures = measure(test, task.test)
     figures["fitted_pcoc"] = float(validation.sum() / max(task.validation.label.sum(), 1))
     by_field = group_pcoc(group_sums(test, task.test.label, task.test.field))[0]
-    return Trial(figures, by_field, seconds)
+    return Trial(figures, by_field, seconds, parts=RowParts.of(test, task.test))
 
 
 def measure(probability: FloatArray, sample: Sample) -> dict[str, float]:
@@ -268,8 +344,8 @@ def order_violations(probability: FloatArray, sample: Sample) -> int:
 def trained_note(found: Mapping[tuple[str, str], Sequence[Trained | None]]) -> tuple[str, ...]:
     """Return, by (method, task), the bins that networks really have and the steps their training really took.
 
-    >>> trained_note({("MCNet-None, converged", "CVR"): [Trained(1, 100), Trained(2, 100)], ("SIR", "CVR"): [None]})
-    ('What training came to: MCNet-None, converged: CVR 1 to 2 bins, 100 steps.',)
+    >>> trained_note({("MCNet-None", "CVR"): [Trained(1, 100), Trained(2, 100)], ("SIR", "CVR"): [None]})
+    ('What training came to: MCNet-None: CVR 1 to 2 bins, 100 steps.',)
     """
     parts: dict[str, list[str]] = {}
     for (method, task), trainings in found.items():
@@ -278,6 +354,8 @@ def trained_note(found: Mapping[tuple[str, str], Sequence[Trained | None]]) -> t
             text = f"{task} {_span([t.bins for t in known], 'bin')}, {_span([t.steps for t in known], 'step')}"
             left = [t.left for t in known if t.left is not None]
             text += f" (not converged: up to {max(left):.2g} nats left to gain)" if left else ""
+            norms = [t.gradient for t in known if t.gradient is not None]
+            text += f", gradient norm {max(norms):.2g}" if norms else ""
             parts.setdefault(method, []).append(text)
     listed = [f"{method}: {', '.join(dict.fromkeys(texts))}" for method, texts in parts.items()]
     return (f"What training came to: {'; '.join(listed)}.",) if listed else ()

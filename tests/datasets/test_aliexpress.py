@@ -10,7 +10,7 @@ from mcnet.errors import FileFormatError, InputError
 from reproduction.aliexpress import CATEGORICAL, NUMERICAL, find_field, prepare_aliexpress
 
 
-def write_raw(folder, part, searches=40, items=5, kind="csv", seed=0):
+def write_raw(folder, part, searches=40, items=5, kind="csv", seed=0, country="NL"):
     """Write a user and an item file; column j of row i holds 100·j + something, so that places can be checked."""
     draw = np.random.default_rng(seed)
     users, rows = [], []
@@ -26,7 +26,7 @@ def write_raw(folder, part, searches=40, items=5, kind="csv", seed=0):
             rows.append(",".join([*cells, str(draw.integers(0, 3))]))
     # One item of a search that has no user: an inner join drops it.
     rows.append(rows[-1].replace(f"s{searches - 1},", "orphan,", 1))
-    for name, lines in ((f"NL_user_{part}", users), (f"NL_item_{part}", rows)):
+    for name, lines in ((f"{country}_user_{part}", users), (f"{country}_item_{part}", rows)):
         text = "\n".join(lines) + "\n"
         if kind == "csv":
             (folder / f"{name}.csv").write_text(text)
@@ -95,6 +95,7 @@ def test_files_of_another_layout_are_refused_with_a_reason(tmp_path):
     with pytest.raises(InputError, match=r"no file that ends in user_train\.zip"):
         prepare_aliexpress(tmp_path, tmp_path, parts=("train",))
     (tmp_path / "NL_user_train.csv").write_text("1,2,3\n")
+    (tmp_path / "NL_item_train.csv").write_text("1,2,3\n")
     with pytest.raises(FileFormatError, match="has 3 columns; a user file of AliExpress has 33"):
         prepare_aliexpress(tmp_path, tmp_path, parts=("train",))
     (tmp_path / "train.csv").write_text("search_id,click\n")
@@ -102,6 +103,7 @@ def test_files_of_another_layout_are_refused_with_a_reason(tmp_path):
         prepare_aliexpress(tmp_path, tmp_path, parts=("train",))
     (tmp_path / "train.csv").unlink()
     (tmp_path / "NL_user_train.csv").unlink()
+    (tmp_path / "NL_item_train.csv").unlink()
     (tmp_path / "NL_user_train.zip").write_bytes(b"no zip")
     (tmp_path / "NL_item_train.zip").write_bytes(b"no zip")
     with pytest.raises(FileFormatError, match="not a zip file"):
@@ -116,8 +118,22 @@ def test_a_search_that_is_there_twice_is_refused(tmp_path):
         prepare_aliexpress(tmp_path, tmp_path, parts=("train",))
 
 
-def test_several_countries_in_one_folder_are_refused(tmp_path):
+def test_several_countries_are_joined_and_the_country_is_the_field(tmp_path):
+    counts = {}
+    for country, searches, kind in (("NL", 40, "csv"), ("ES", 20, "zip"), ("FR", 10, "csv")):
+        rows = write_raw(tmp_path, "train", searches=searches, kind=kind, country=country)
+        counts[country] = len(rows) - 1
+    made = prepare_aliexpress(tmp_path, tmp_path / "out", parts=("train",))
+    frame = pl.read_parquet(made["train"])
+    assert dict(frame["country"].value_counts().iter_rows()) == {0: counts["ES"], 1: counts["FR"], 2: counts["NL"]}
+    assert frame["search_id"].n_unique() == 70  # the same numbers in every country
+    assert find_field(made) == "country"
+    assert find_field(made, name="country") == "country"
+    assert find_field(made, name="categorical_3") == "categorical_3"
+
+
+def test_a_country_with_one_of_its_two_files_is_refused(tmp_path):
     write_raw(tmp_path, "train")
     (tmp_path / "FR_user_train.csv").write_text("")
-    with pytest.raises(InputError, match="several countries"):
+    with pytest.raises(InputError, match="only one of the two train files, user and item, of the country 'fr'"):
         prepare_aliexpress(tmp_path, tmp_path, parts=("train",))

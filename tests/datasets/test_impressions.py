@@ -5,6 +5,7 @@ import pytest
 
 from mcnet.errors import InputError
 from reproduction.impressions import PRESETS, simulate_impressions
+from reproduction.published import PERFORMANCE
 
 ALI, HUAWEI = PRESETS["aliexpress"], PRESETS["huawei"]
 
@@ -43,6 +44,23 @@ def test_the_scores_miss_the_validation_rate_as_the_papers_base_predictor_does(p
     rows = part.clicked
     found = part.conversion.score[rows].sum() / part.conversion.probability[rows].sum()
     assert found == pytest.approx(preset.conversion.pcoc, rel=0.05)
+
+
+@pytest.mark.parametrize("preset", [ALI, HUAWEI])
+def test_with_the_shift_scores_move_as_the_papers_histogram_binning_tells(preset):
+    parts = simulate_impressions(preset, scale=0.1, splits=("validation", "test"))
+    for kind, name in (("click", "CTR"), ("conversion", "CVR")):
+        printed = PERFORMANCE[f"{name} ({preset.name})"]["Histogram Binning"][0]
+        before, after = (getattr(parts[split], kind) for split in ("validation", "test"))
+        weight = [np.ones(len(p)) if kind == "click" else p.click.probability for p in parts.values()]
+        # Right about the validation rows: their true rate, averaged over twenty bins of scores.
+        order = np.argsort(before.score)
+        mass = np.cumsum(weight[0][order]) / weight[0].sum()
+        edges = before.score[order][np.searchsorted(mass, np.arange(1, 20) / 20)]
+        bins = np.searchsorted(edges, before.score, side="right")
+        rate = np.bincount(bins, weight[0] * before.probability) / np.bincount(bins, weight[0])
+        predicted = weight[1] @ rate[np.searchsorted(edges, after.score, side="right")]
+        assert predicted / (weight[1] @ after.probability) == pytest.approx(printed, rel=0.025)
 
 
 def test_nobody_converts_who_has_not_clicked():

@@ -1,6 +1,8 @@
 """Pages: what is written reads back, for people and for programs."""
 
 import csv
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,3 +53,23 @@ def test_several_findings_are_a_list(tmp_path):
     assert "**Here:**\n\n- one.\n- two." in text
     assert Page("p", "Title", "claim", "one.").found(" (3 s)") == "**Here:** one. (3 s)"
     assert Page("p", "Title", "claim", ["one.", "two."]).found(" (3 s)").startswith("**Here:** (3 s)\n")
+
+
+HERE = Path(__file__).parents[2]
+MARKED = re.compile(r"<!-- PAPER: ([^>]*) -->\n(.*?)(?=<!-- PAPER|\n## |\Z)", re.DOTALL)
+
+
+@pytest.mark.parametrize(("names", "block"), MARKED.findall((HERE / "docs" / "reproduction.md").read_text("utf-8")))
+def test_figures_of_the_documentation_are_those_of_the_committed_results(names, block):
+    known = set()
+    for name in names.split(", "):
+        text = (HERE / "reproduction" / "results" / f"{name}.csv").read_text("utf-8")
+        known |= {abs(float(number)) for number in re.findall(r"\d+\.\d+(?:e-\d+)?|\b\d+\b", text)}
+    tables = [line for line in block.splitlines() if line.startswith("|")]
+    figures = [number for line in tables for number in re.findall(r"\d+\.\d+(?:e-\d+)?", line)]
+    assert len(figures) > 10
+    for figure in figures:
+        mantissa, _, exponent = figure.partition("e")
+        step = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+        close = (abs(factor * value - float(figure)) <= 0.51 * step for value in known for factor in (1, 1e5))
+        assert any(close), f"{figure} is in none of {names}; run the study again, or correct the page"

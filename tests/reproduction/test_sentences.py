@@ -37,7 +37,7 @@ def test_sensitivity_names_the_parameter_that_moves_the_pcoc_most_and_the_best_v
                 moved = 0.2 if (variant.sees_field, parameter) == (False, "order") else 0.01
                 results[variant.name, parameter, value] = [trial(pcoc=1.0 + place * moved, f_rce=0.1 - place * 0.01)]
     text = " ".join(sensitivity._finding(results, grid))
-    assert "MCNet-None, literal spans 0.010 over bins, 0.010 over learning rate, 0.200 over β, most over β" in text
+    assert "MCNet-None, as printed spans 0.010 over bins, 0.010 over learning rate, 0.200 over β, most over β" in text
     assert "lowest at 20 (bins), 0.001 (learning rate), 1 (β)" in text
     assert "converged" not in text
 
@@ -61,7 +61,7 @@ def test_balance_tests_what_the_term_changes_from_two_seeds_on():
     for model in balance.MODELS:
         results[model.name, False] = [trial(pcoc_std=0.05 + 0.01 * seed) for seed in range(3)]
         results[model.name, True] = [trial(pcoc_std=0.04 + 0.011 * seed) for seed in range(3)]
-    assert "MCNet-None, literal -0.90 (p = 0.0041), " in balance._finding(results)
+    assert "MCNet-None, as printed -0.90 (p = 0.0041), " in balance._finding(results)
 
 
 @pytest.mark.parametrize(("how", "shown"), [(performance.STILL, False), (performance.MOVED, True), ("rows", True)])
@@ -70,7 +70,7 @@ def test_the_papers_figures_stand_beside_rows_that_are_shifted_as_its_own(how, s
     assert ("paper PCOC" in table.headings) is shown
     assert all(len(line) == len(table.headings) for line in table.lines)
     if shown:
-        assert next(line for line in table.lines if line[0] == "MCNet-None, literal")[-3:] == (
+        assert next(line for line in table.lines if line[0] == "MCNet-None, as printed")[-3:] == (
             Value(0.9745, 0.0141),
             Value(0.0177, 0.01, 2, 100.0, "%"),
             Value(0.7215, 0.0001),
@@ -85,29 +85,36 @@ def test_performance_speaks_of_significance_from_two_seeds_on(tmp_path, seeds):
     settings = Settings(open_source("simulated"), tmp_path, seeds=seeds)
     methods = {c.name: [trial(f_rce=0.1 + 0.001 * seed) for seed in range(seeds)] for c in ROSTER}
     methods["BayesMCNet"] = [trial(f_rce=0.05 + 0.0012 * seed, log_loss=0.05, distance=1e-5) for seed in range(seeds)]
-    methods["MCNet-Field, literal"] = [trial(violations=7.0, clipped=0.021) for _ in range(seeds)]
+    methods["MCNet-Field, as printed"] = [trial(violations=7.0, clipped=0.021) for _ in range(seeds)]
     runs = {how: {"CTR (AliExpress)": methods} for how in (performance.STILL, performance.MOVED)}
     sentences = performance._finding(runs, settings)
     text = " ".join(sentences)
     still = performance.STILL
-    assert f"Lowest log-loss, {still}: BayesMCNet on CTR (AliExpress)." in text
-    assert f"Nearest to the truth, {still}: BayesMCNet on CTR (AliExpress)." in text
+    assert f"Lowest log-loss, {still}: CTR (AliExpress): BayesMCNet." in text
+    assert f"Nearest to the truth, {still}: CTR (AliExpress): BayesMCNet." in text
     for how in runs:
         for figure, better in (("PCOC nearer to 1 than", 0), ("F-RCE below", 1)):
             (sentence,) = [
                 part for part in sentences if part.startswith(f"{figure} that of the best baseline, {how}, of 1 task: ")
             ]
-            assert f"BayesMCNet on {better}" in sentence
+            assert f"BayesMCNet: {better}" in sentence
             assert ("p < 0.05" in sentence) is (seeds > 1 and better > 0)
     assert (
-        "Nearest to 1 of all methods, with the paper's shift: Base on CTR (AliExpress) (1.000, on its own rows 1.000)."
+        "Nearest to 1 of all methods, with the paper's shift: CTR (AliExpress): Base (1.000, on its own rows 1.000)."
         in text
     )
-    assert "broken 0 times, after literal training up to 7 times" in text
+    assert "broken 0 times, with the published objective up to 7 times" in text
     assert (
         "up to 7 times in a test set; its functions leave (0, 1), and are clipped, for up to 2.10% of the rows" in text
     )
     assert "nan" not in text
+    remains = [part for part in sentences if "What beats it: " in part]
+    assert len(remains) == len(runs)  # one sentence per table
+    assert (
+        "distance ×10⁻⁵ of MCNet-None and MCNet-Field as printed 10 and 10; trained on 10 and 10; with our"
+        in remains[0]
+    )
+    assert remains[0].endswith("as printed neither; trained on neither; with our priors neither.")
 
 
 def test_performance_says_nothing_of_methods_that_are_right_about_their_rows_if_there_are_none():
@@ -119,7 +126,7 @@ def test_performance_says_nothing_of_methods_that_are_right_about_their_rows_if_
 def test_curves_names_the_nearest_function_and_how_far_all_are_below():
     errors = {("SIR", "shift"): 0.2, ("NeuCalib", "shift"): 0.1}
     ratios = {("SIR", "shift"): 0.8, ("NeuCalib", "shift"): 0.9}
-    text = curves._finding(errors, ratios, ["shift"])
+    text = curves._finding(errors, ratios, ["shift"], known=False)
     assert text.startswith(
         "Shift: NeuCalib is nearest to the bins' test rates (10.0% off on average), then SIR (20.0%)"
     )
@@ -134,10 +141,10 @@ def test_auxiliary_counts_rises_that_the_table_shows():
             methods[auxiliary.aux_name(contender)] = [trial(auc=0.7 + gain, pcoc=1.1)]
         return methods
 
-    found = {("CTR (AliExpress)", "all"): aucs(0.00001, 0.0003, -0.01, 0.02, 0.0, 0.0, 0.0, 0.0)}
+    found = {("CTR (AliExpress)", "all"): aucs(0.00001, 0.0003, -0.01, 0.02, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)}
     (text,) = auxiliary._finding(found)
-    assert "the AUC rises by 0.0001 or more in 2 of 8 cases (CTR (AliExpress): -0.0100 (" in text
-    assert text.endswith("and the PCOC moves away from 1 in 8.")
+    assert "the AUC rises by 0.0001 or more in 2 of 10 cases (CTR (AliExpress): -0.0100 (" in text
+    assert text.endswith("and the PCOC moves away from 1 in 10.")
     lines = {line[0]: line for line in auxiliary._table("CTR (AliExpress)", "all", next(iter(found.values()))).lines}
     assert lines["NeuCalib"][-3:] == ("0.8472", "10.82%", "0.7216")  # of Table 1
     assert lines["NeuCalib-Aux"][-3:] == ("0.8966", "7.33%", "0.7258")  # of Table 2
@@ -171,14 +178,14 @@ def test_the_headline_counts_what_comes_near_the_printed_pcoc_and_names_the_near
 
     bold, usual = LiteralRecipe(rate=1e-3), LiteralRecipe(rate=1e-5)
     results = {(usual, 2): looks(0.97, 0.80), (usual, 10): looks(1.01, 0.84), (bold, 2): looks(1.15, high)}
-    results[LiteralRecipe(rate=1e-3, start="random"), 2] = looks(0.7, 0.6)
-    anchors = {"MCNet-None, converged": [trial(pcoc=0.83)]}
+    results[LiteralRecipe(rate=1e-3, start="torch"), 2] = looks(0.7, 0.6)
+    anchors = {"Histogram Binning": [trial(pcoc=0.85, fitted_pcoc=1.0)]}
     text = " ".join(headline._finding(results, anchors, 0.83, 0.9745))
-    assert "0.9745 on the test rows takes a PCOC of 1.17 on the rows it was fitted to" in text
-    assert "From identity, β = 1: fitted PCOC 0.970 to 1.150, test 0.800 to" in text
+    assert "0.9745 on the test rows takes a PCOC of 1.15 on the rows it was fitted to" in text
+    assert "From the identity, β = 1: fitted PCOC 0.970 to 1.150, test 0.800 to" in text
     assert f"(the paper prints 0.0141) are {near} of the 4 lines" in text
     assert "learning rate of 1e-05 the highest test PCOC is 0.840" in text
-    assert f"Nearest to 0.9745 is {high:.3f}, from identity, learning rate 0.001, β = 1, 2 epochs" in text
+    assert f"Nearest to 0.9745 is {high:.3f}, from the identity, learning rate 0.001, β = 1, 2 epochs" in text
     own = " ".join(headline._finding(results, anchors, 0.83, None))  # rows that the paper knows nothing of
     assert "0.9745" not in own
     assert own.endswith("test 0.600 to 0.600.")
@@ -188,14 +195,16 @@ def test_the_headline_counts_what_comes_near_the_printed_pcoc_and_names_the_near
 def test_few_steps_are_told_with_the_papers_figures_only_where_it_has_some(published):
     rows = Sample(np.full(10, 0.5), np.ones(10, dtype=np.int8), np.zeros(10, dtype=np.int32))
     task = Task("AliExpress" if published else "your scores", "CVR", rows, rows, published)
-    found = {("Base", 0): [trial(fitted_pcoc=1.4)], ("MCNet-None, converged", 0): [trial(fitted_pcoc=1.001)]}
-    for start, level in (("identity", 1.39), ("random", 0.2)):
-        found |= {(f"literal, from {start}", epochs): [trial(fitted_pcoc=level)] for epochs in (2, 10)}
+    found = {("Base", 0): [trial(fitted_pcoc=1.4)], ("MCNet-None, with our priors", 0): [trial(fitted_pcoc=1.001)]}
+    found["MCNet-None, trained on", 0] = [trial(fitted_pcoc=1.02)]
+    for recipe, level in zip(few_steps.RECIPES, (1.39, 0.2, 0.3), strict=True):
+        found |= {(few_steps._name(recipe), epochs): [trial(fitted_pcoc=level)] for epochs in (2, 10)}
     text = few_steps.few_steps_sentence(task, found, 30)
     assert "an epoch has 30 steps" in text
-    assert "from identity 1.390 and 1.390; from random 0.200 and 0.200; base scores 1.400, converged 1.001." in text
+    assert "as printed, from the identity 1.390 and 1.390; as printed, from torch's own start 0.200 and 0.200; " in text
+    assert "base scores 1.400, trained on 1.020, with our priors 1.001." in text
     table = few_steps.few_steps_table(task, found, 30)
-    assert table.lines[-1][:3] == ("literal, from random", "10", "300")
+    assert table.lines[-1][:3] == ("as printed, from torch's own start, no exp(r)", "10", "300")
     assert all(len(line) == len(table.headings) for line in table.lines)
     assert ("1.100 and 1.117 after 2 and 10 epochs" in text) is (published is not None)
     assert (table.lines[-1][-1] == "1.1165") is (published is not None)

@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 
 from mcnet.errors import InputError
-from reproduction import auxiliary, balance, curves, efficiency, headline, overfitting, performance, sensitivity, study
+from reproduction import (
+    auxiliary,
+    balance,
+    curves,
+    efficiency,
+    few_steps,
+    headline,
+    overfitting,
+    performance,
+    sensitivity,
+    study,
+)
 from reproduction.kept_trainings import KeptTrainings, Look, Training
 from reproduction.literal import LiteralRecipe
 from reproduction.settings import Settings
@@ -21,13 +32,17 @@ def settings(tmp_path, monkeypatch):
     # AdaCalib takes seconds wherever it is trained; one study shows that it takes part.
     for module, name in ((performance, "ROSTER"), (balance, "MODELS")):
         monkeypatch.setattr(module, name, tuple(c for c in getattr(module, name) if c.name != "AdaCalib"))
-    kept = ("NeuCalib", "AdaCalib", "MCNet-None, literal", "MCNet-None, converged")
+    for module, name in ((performance, "ROSTER"), (balance, "MODELS"), (headline, "ANCHORS"), (few_steps, "ANCHORS")):
+        monkeypatch.setattr(module, name, tuple(quick(c) for c in getattr(module, name)))
+    for module in (sensitivity, overfitting):
+        monkeypatch.setattr(module, "ANCHORS", tuple(quick(c) for c in module.ANCHORS))
+    kept = ("NeuCalib", "AdaCalib", "MCNet-None, as printed", "MCNet-None, with our priors")
     monkeypatch.setattr(efficiency, "ROSTER", tuple(quick(c) for c in efficiency.ROSTER if c.name in kept))
     monkeypatch.setattr(curves, "DRAWN", tuple(quick(c) for c in curves.DRAWN))
-    monkeypatch.setattr(auxiliary, "MODELS", ("NeuCalib", "MCNet-None, literal", "MCNet-None, converged"))
+    monkeypatch.setattr(auxiliary, "MODELS", ("NeuCalib", "MCNet-None, as printed", "MCNet-None, with our priors"))
     monkeypatch.setattr(auxiliary, "TASKS", ("CTR (AliExpress)",))
     monkeypatch.setattr(overfitting, "TASKS", ("CVR (AliExpress)",))
-    monkeypatch.setattr(headline, "QUICK", headline.Grid((0.0, 1.0), (1e-3,), (1, 2)))
+    monkeypatch.setattr(headline, "QUICK", headline.Grid((0.0, 1.0), (1e-3,), (1, 2), (1e-3,)))
     monkeypatch.setattr(overfitting, "EPOCHS", (2, 10))
     monkeypatch.setattr(sensitivity, "QUICK_GRID", {"bins": (5,), "rate": (1e-4,), "order": (1.0,)})
     monkeypatch.setattr(efficiency, "BATCH", 256)
@@ -35,6 +50,8 @@ def settings(tmp_path, monkeypatch):
 
 
 def quick(contender):
+    if contender.recipe is not None and contender.recipe.falling:
+        return replace(contender, recipe=replace(contender.recipe, epochs=2))
     few = {"candidates": (2, 4), "steps": 60}
     return replace(contender, parameters=few) if contender.method == "adacalib" else contender
 
@@ -55,13 +72,13 @@ def test_a_study_writes_a_page_with_claim_finding_and_table(settings, name):
     assert list(settings.out.glob(f"{name}-*.csv"))
     assert "nan" not in text
     assert "Quick form; it changes: " in text
-    if name not in ("datasets", "sir"):
+    if name not in ("datasets", "sir", "networks"):
         assert_says_what_it_used(text)
 
 
 def assert_says_what_it_used(text):
     assert re.search(
-        r"MCNet-None, literal = \d+ bins, ReLU networks of 128 × 128, .* Adam at 1e-05, .* from the identity", text
+        r"MCNet-None, as printed = \d+ bins, ReLU networks of 128 × 128, .* Adam at 1e-05, .* from the identity", text
     )
     assert "Rows and positives used" in text
 
@@ -118,7 +135,7 @@ def test_the_headline_goes_on_where_an_interrupted_run_was(tmp_path, settings, m
     monkeypatch.setattr(headline, "follow_literal", follow)
     resumed = study.run_studies(["headline"], told)["headline"].read_text()
     assert notes == [
-        "headline: 2 of 5 trainings were finished by an earlier run on the same rows and settings, and were not run "
+        "headline: 2 of 9 trainings were finished by an earlier run on the same rows and settings, and were not run "
         f"again; to train them again, delete {tmp_path / 'out' / 'headline-trainings'}"
     ]
     fresh = Settings(settings.source, tmp_path / "fresh", seeds=1, quick=True, scale=0.004)

