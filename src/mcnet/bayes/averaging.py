@@ -268,7 +268,7 @@ def _mean_line(posterior: Posterior, model: BayesFit) -> tuple[State, float, flo
 
 
 def _points(table: Table | SparseTable, origin: float) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-    """Return the cells of a table that have rows: context, mean raw logit, weight, positives; `origin` is a raw logit."""
+    """Return the cells of a table that have rows: context, mean raw logit, weight, positives."""
     panels = table.panels
     edge = origin + panels.scale * panels.cumulate(np.ones(panels.count))
     if isinstance(table, Table):
