@@ -171,7 +171,7 @@ def _section(fits: list[SmallFit], jobs: list[Job]) -> str:
 
 {len(fits)} small fits of {POSITIVES[0]} to {POSITIVES[-1]} positives, with and without a field, {DRAWS} draws each; the
 simulator's base scores go from perfectly calibrated to badly wrong. The figure is the log-loss on other rows (at most
-{TEST_ROWS:,}, or 200 blocks of the nine campaigns) less that of the raw scores: below 0 is a gain, and 10⁻⁹ is rounding.
+{TEST_ROWS:,}, or 200 blocks of the nine campaigns) less that of the raw scores: below 0 is a gain (10⁻⁹ is rounding).
 Methods that need a field have only the fits with one; a fit that failed has no figure. Lowest mean first.
 
 {report.table(head, [_line(name, columns[name]) for name in names])}
