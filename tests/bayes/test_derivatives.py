@@ -7,10 +7,9 @@ from scipy.special import expit
 from tests.bayes.test_bayes import cells_of, two_fields
 
 from mcnet.bayes import likelihood
-from mcnet.bayes.balance import Balance
 from mcnet.bayes.fit import fit_bayes
 from mcnet.bayes.likelihood import make_table
-from mcnet.bayes.newton import Posterior
+from mcnet.bayes.newton import Balance, Posterior
 from mcnet.bayes.prior import default_strengths
 from mcnet.bayes.solver import Arrow, Information, conjugate_gradients
 from mcnet.bayes.structure import Incidence, State, make_panels, make_shapes, shape_basis

@@ -163,3 +163,27 @@ def test_a_link_and_its_mode_are_kept(mcnet, log, model, columns):
     assert link.is_symlink()
     assert model.read_bytes() != before
     assert model.stat().st_mode & 0o777 == 0o640
+
+
+NOISY = """
+import os, signal, sys
+from mcnet.cli import run as signals
+
+try:
+    with signals.orderly_termination():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.write(2, b"panicked")  # as a library does that turns the handler's error into one of its own
+except signals.Terminated as ended:
+    print("afterwards", file=sys.stderr)
+    sys.exit(ended.exit_code)
+"""
+
+
+def test_what_a_library_writes_because_of_a_signal_is_not_shown():
+    done = subprocess.run(
+        [sys.executable, "-c", NOISY], capture_output=True, text=True, preexec_fn=_hear_signals, check=False
+    )
+    assert done.returncode == 143
+    assert done.stderr == "afterwards\n"

@@ -2,8 +2,8 @@
 
 - `estimator`: the class. `fit`: from a sketch to the maximum of the posterior, and to a family of curves.
 - The model: `structure` (functions of the score, all parameters, contexts and values), `likelihood` and, for very many
-  contexts, `sparse_table`; `prior` (put your own beside it), `balance`.
-- The solver: `newton` (log-posterior and damped Newton steps), `solver` (its linear system).
+  contexts, `sparse_table`; `prior` (put your own beside it); `averaging` (how wrong the base scores may be).
+- The solver: `newton` (log-posterior, damped Newton steps, field balance), `solver` (its linear system).
 - `rare_values`: which values share the common curve. `tempering`: how much rows that come in periods are worth.
 - After the fit: `posterior` (covariance, variances for intervals), `misfit` (wider intervals where the curve misses),
   `isotonic_mixture` (steps where they help).

@@ -14,9 +14,9 @@ from threadpoolctl import ThreadpoolController
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
 from mcnet._shared.loops import numba_installed
-from mcnet.bayes.balance import Balance, refine_balance
+from mcnet.bayes.averaging import averaged, averaged_share
 from mcnet.bayes.likelihood import Table, make_table
-from mcnet.bayes.newton import Posterior, Search
+from mcnet.bayes.newton import Balance, Posterior, Search, refine_balance
 from mcnet.bayes.posterior import BayesFit, Covariance, JointCovariance
 from mcnet.bayes.prior import (
     COMBINATION_SHARE,
@@ -112,6 +112,7 @@ def fit_bayes(
     iterations: int = 100,
     lift: bool = True,
     prior: Prior | None = None,
+    average: bool = False,
 ) -> BayesFit:
     """Fit `p = sigmoid(a_c + ∫ exp(φ₀ + b_c + u_c·φ) dt)` to weighted cells by empirical Bayes.
 
@@ -122,8 +123,8 @@ def fit_bayes(
     Prior strengths are learnt unless given, as `prior` says (EmpiricalBayes if None). `panels`, `functions` and
     `deviations` (the number of bends of a value's log-slope) default to what the number of contexts affords and the
     number of rows can tell: resolution costs time, not accuracy, since smoothness is learnt. `lift` makes up for
-    treating the cells of a panel as one. `start` continues from an earlier model: its panels, parameters and strengths;
-    new values come after the old ones.
+    treating the cells of a panel as one, `average` averages the result over how wrong the scores may be. `start`
+    continues from an earlier model: its panels, parameters and strengths; new values come after the old ones.
     """
     cells = tuple(np.asarray(column, dtype=np.float64) for column in (logits, weight, positives))
     where = np.asarray(contexts)
@@ -176,9 +177,13 @@ def fit_bayes(
     )
     if not lift:
         return model
-    del reached, arrow  # with very many contexts a lot of memory
+    share = averaged_share(posterior.table) if average else 0.0
+    information = reached.information if share > 0.0 else None
     of_panels = posterior.table.expected(*posterior.contexts(state))
-    return _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
+    if information is None:
+        del reached, arrow  # with very many contexts a lot of memory
+    lifted = _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
+    return lifted if information is None else averaged(lifted, state, posterior, arrow, information, share)
 
 
 def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expected: float) -> BayesFit:
@@ -315,8 +320,12 @@ def fit_bayes_sketch(
     covariance: bool = True,
     kept: tuple[int, ...] | None = None,
     prior: Prior | None = None,
+    average: bool = True,
 ) -> BayesFit:
-    """Fit the model to the cells of a sketch; values of a field from the number `kept` on share the common curve."""
+    """Fit the model to the cells of a sketch; values of a field from the number `kept` on share the common curve.
+
+    It is averaged over how wrong the scores may be, if it has the default prior and no balance term.
+    """
     sizes = kept if kept is not None else tuple(len(known) for known in sketch.contexts.values)
     codes, which = without_rare(sketch.contexts.table, sizes)
     context = sketch.context if len(codes) == len(sketch.contexts) else which[sketch.context]
@@ -328,6 +337,7 @@ def fit_bayes_sketch(
         "strengths": strengths,
         "covariance": covariance,
         "prior": prior,
+        "average": average and type(prior) in (type(None), EmpiricalBayes) and alpha_balance == 0.0,
     }
     pairs: list[tuple[int, int]] = []
     chosen = interactions and start is None and _are_too_many(sizes)
@@ -389,13 +399,21 @@ def fit_one_curve(
     alpha_balance: float,
     balance: str,
     start: BayesFit | None = None,
+    average: bool = True,
 ) -> BayesFit:
     """Fit one curve for all rows: the balance term sees the field values, the curve does not."""
-    alone = fit_bayes_sketch(
-        sketch.pooled(), panels=panels, interactions=False, alpha_balance=0.0, balance=balance, start=start
-    )
     contexts = sketch.contexts
-    if alpha_balance == 0.0 or not contexts.names:
+    balanced = alpha_balance > 0.0 and bool(contexts.names)
+    alone = fit_bayes_sketch(
+        sketch.pooled(),
+        panels=panels,
+        interactions=False,
+        alpha_balance=0.0,
+        balance=balance,
+        start=start,
+        average=average and not balanced,
+    )
+    if not balanced:
         return alone
     fields = len(contexts.names)
     held = replace(default_strengths(fields, 0), values=(np.full(3, _HELD),) * fields, shared=alone.strengths.shared)

@@ -79,6 +79,8 @@ class BayesFit:
     rows_of_values: tuple[FloatArray, ...] = ()
     decrement: float = 0.0
     iterations: int = 0
+    maximum: BayesFit | None = None
+    """The fit before it was averaged with simpler ones; None if it was not."""
 
     @property
     def fields(self) -> int:
@@ -109,7 +111,8 @@ class BayesFit:
         """Return the same curves, every one moved by an offset in logits."""
         shared = self.state.shared.copy()
         shared[0] += offset
-        return replace(self, state=State(shared, self.state.values))
+        maximum = self.maximum and self.maximum.shifted(offset)
+        return replace(self, state=State(shared, self.state.values), maximum=maximum)
 
     def with_pairs(self, pairs: Sequence[tuple[int, int]]) -> BayesFit:
         """Return the same curves as a model of these pairs of fields, without a combination yet: to continue from."""

@@ -292,6 +292,11 @@ class Arrow:
         size = self._factor[0].shape[0]
         return np.asarray(scipy.linalg.cho_solve(self._factor, np.eye(size)))
 
+    def log_determinant(self) -> float:
+        """Return the logarithm of the determinant."""
+        blocks = sum(float(np.linalg.slogdet(inverse)[1].sum()) for inverse in self.inverse)
+        return 2.0 * float(np.log(np.diag(self._factor[0])).sum()) - blocks
+
     def value_variances(self, shared_covariance: FloatArray) -> list[FloatArray]:
         """Return the diagonal of the inverse at every value's coefficients: `[values, P]` for each field."""
         size = len(shared_covariance)

@@ -67,14 +67,28 @@ def orderly_termination() -> Iterator[None]:
             signal.signal(number, before)
         signal.set_wakeup_fd(earlier)
         os.close(writer)  # the watching thread reads the end and stops
+        while _errors_before:
+            os.dup2(_errors_before[0], 2)
+            os.close(_errors_before.pop())
 
 
 _received: list[int] = []
 """The signals that this command was sent: a library may make another error of what the handler raises."""
 
 
+_errors_before: list[int] = []
+"""Standard error as it was before a signal came, if it was silenced."""
+
+
 def _raise(number: int, _: FrameType | None) -> None:
     _received.append(number)
+    # Raised inside a call of Polars it becomes a panic, which writes a page of its own to standard error. A terminal
+    # keeps its errors: what makes the cursor visible again goes there.
+    if not _errors_before and not os.isatty(2):
+        _errors_before.append(os.dup(2))
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
 
 

@@ -83,11 +83,11 @@ def value(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Replay auctions: what would bids of value × probability have won, paid and earned?
+    """Replay auctions: what would bids have won and earned?
 
-    A bid above the market price of its row wins it. Scores, models and methods bid on the same rows; differences of
-    surplus have intervals from whole blocks of rows. The replay assumes that the others' bids do not react, and it
-    knows only the auctions of the log.
+    A bid is value × probability, and wins its row if it is above the market price. Scores, models and methods bid on
+    the same rows; differences of surplus have intervals from whole blocks of rows. The replay assumes that the others'
+    bids do not react, and it knows only the auctions of the log.
 
     \b
     Example:

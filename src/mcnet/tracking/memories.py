@@ -184,7 +184,7 @@ class FamilyExpert:
     def uncertainty(self, sketch: Sketch) -> CurveUncertainty:
         """Return the posterior variances of the curves, given the rows that they were fitted on."""
         sketch = value_order_of(self.contexts, sketch)
-        fit = _fit(sketch, start=self.fit, covariance=True)
+        fit = _fit(sketch, start=self.fit, covariance=True, average=False)
         return uncertainty_of(fit, family_of(fit, self.limit))
 
     def state(self) -> dict[str, Any]:
@@ -266,7 +266,7 @@ def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert | 
     return FamilyExpert(sketch.contexts, _fit(sketch, start, covariance=False), belief_limit(sketch.total_weight))
 
 
-def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool) -> BayesFit:
+def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool, average: bool = True) -> BayesFit:
     return fit_bayes_sketch(
         sketch,
         panels=None,
@@ -276,6 +276,7 @@ def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool) -> BayesFi
         start=start,
         strengths=None if start is None else start.strengths,
         covariance=covariance,
+        average=average,
     )
 
 

@@ -1,0 +1,296 @@
+"""Average over how wrong the base scores may be, so that few positives do no harm.
+
+The fit of BayesMCNet has one wide prior of the common level and slope. With few positives it follows their noise. Here
+it is averaged with simpler models and with itself under tighter priors, each weighted by its evidence:
+
+- the full fit, and straight lines `logit p = l + b + a (l − c)`, without a field or with a level for each of its values
+  of prior standard deviation τ;
+- each of them under every pair of prior widths of the common level b and the common slope a.
+
+Every model is fitted once, under wide priors of (b, a). With the posterior covariance G of (b, a), their mode r and the
+added prior precision D = diag(w_b⁻² − v_b, w_a⁻² − v_a), the normal approximation gives the rest: the mode moves by
+−H⁻¹U (I + DG)⁻¹ D r, where U picks out (b, a), and the logarithm of the evidence changes by
+
+    −½ rᵀ (I + DG)⁻¹ D r − ½ log det (I + DG) + ½ log det (I + DP),    P the wide prior's variances.
+
+Last comes the model that changes nothing. Rows that agree with scores as closely as they would if these were right keep
+them as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+
+from mcnet._shared.arrays import FloatArray, IntArray, sums_by
+from mcnet.bayes.likelihood import Table
+from mcnet.bayes.newton import Posterior
+from mcnet.bayes.posterior import BayesFit, Covariance, JointCovariance
+from mcnet.bayes.prior import LEVEL_VARIANCE, OFFSET_VARIANCE
+from mcnet.bayes.solver import Arrow, Information, NewtonSystem
+from mcnet.bayes.sparse_table import SparseTable
+from mcnet.bayes.structure import State
+
+# Prior standard deviations of the common level (in logits) and the common slope, and how probable each is.
+LEVEL_WIDTHS = np.array([0.03, 0.15, 0.5, 1.5])
+LEVEL_SHARES = np.array([0.3, 0.3, 0.25, 0.15])
+SLOPE_WIDTHS = np.array([0.001, 0.03, 0.1, 0.3, 0.6])
+SLOPE_SHARES = np.array([0.25, 0.2, 0.15, 0.2, 0.2])
+# Prior standard deviations of the levels of field values beside a line, and how probable each is.
+FIELD_WIDTHS = np.array([0.0, 0.1, 0.3, 1.0])
+FIELD_SHARES = np.array([0.4, 0.2, 0.2, 0.2])
+# How probable the full fit is before any rows, beside lines.
+FULL_SHARE = 0.8
+# Scores stay as they are where the evidence against them is no larger than that of a level with this prior variance
+# would be, if the rows agreed with the scores exactly.
+TOLERATED_VARIANCE = 0.08
+# From this information on (about as many positives) the fit stays as it is; from half of it on, in part.
+MOST_INFORMATION = 2_500.0
+# One score for all rows predicts nothing that could be believed: it has but one panel inside its edges.
+FEWEST_EDGES = 3
+# A line whose slope would be smaller or negative gets this one.
+FLATTEST = 0.05
+
+
+class Tightened(NamedTuple):
+    """What tighter priors of level and slope do to fits, for every pair of widths."""
+
+    evidence: FloatArray
+    """The change of its logarithm, `[fits, pairs]`, with the logarithm of the pair's own share."""
+    pull: FloatArray
+    """The mode moves by H⁻¹U times it: `[fits, pairs, 2]`."""
+    inner: FloatArray
+    """The covariance falls by H⁻¹U times it times UᵀH⁻¹: `[fits, pairs, 2, 2]`."""
+
+
+def tightened(covariance: FloatArray, away: FloatArray, prior: FloatArray) -> Tightened:
+    """Return what every pair of prior widths does to fits.
+
+    Parameters
+    ----------
+    covariance : the posterior covariance of (level, slope) of each fit under the wide prior, `[fits, 2, 2]`.
+    away : their posterior mode, 0 being the identity: `[fits, 2]`.
+    prior : the variances of the wide prior.
+    """
+    level, slope = (grid.ravel() for grid in np.meshgrid(LEVEL_WIDTHS, SLOPE_WIDTHS, indexing="ij"))
+    added = np.stack([level, slope], axis=1) ** -2.0 - 1.0 / prior
+    shrinking = np.eye(2) + added[:, :, None] * covariance[:, None]
+    # The inverse of 2 × 2 matrices, times the diagonal one.
+    determinant = np.linalg.det(shrinking)
+    inner = np.stack([shrinking[..., 1, 1], -shrinking[..., 0, 1], -shrinking[..., 1, 0], shrinking[..., 0, 0]], -1)
+    inner = inner.reshape(shrinking.shape) / determinant[..., None, None] * added[:, None, :]
+    pull = (inner @ away[:, None, :, None])[..., 0]
+    evidence = -0.5 * np.sum(pull * away[:, None], axis=-1) - 0.5 * np.log(determinant)
+    evidence += 0.5 * np.log1p(added * prior).sum(axis=1) + np.log(np.outer(LEVEL_SHARES, SLOPE_SHARES).ravel())
+    return Tightened(evidence, -pull, inner)
+
+
+class Lines(NamedTuple):
+    """Lines with levels of field values, one for each of FIELD_WIDTHS (the first alone where there is no field)."""
+
+    evidence: FloatArray
+    numbers: FloatArray
+    """(b, a) and the level of every value: `[lines, 2 + values]`."""
+    moves: FloatArray
+    """H⁻¹U: how these move if level and slope are pulled, `[lines, 2, 2 + values]`."""
+    centre: float
+    """The raw logit c around which a line turns."""
+    information: float
+    """On the common level, at the first line."""
+
+
+def fit_lines(
+    logits: FloatArray, weight: FloatArray, positives: FloatArray, value: IntArray | None = None, values: int = 0
+) -> Lines:
+    """Fit `logit p = l + b + a (l − c) + level of the value` to weighted cells, under every width of the levels.
+
+    Level and slope have the widest of their priors. A negative `value` is an unknown one, without a level of its own.
+    """
+    level = 0.0
+    for _ in range(30):
+        p = scipy.special.expit(logits + level)
+        change = float(np.sum(positives - weight * p) / max(float(np.sum(weight * p * (1.0 - p))), 1e-300))
+        level += min(max(change, -2.0), 2.0)
+        if abs(change) < 1e-3:
+            break
+    p = scipy.special.expit(logits + level)
+    information = weight * p * (1.0 - p)
+    centre = float(information @ logits / max(float(information.sum()), 1e-300))
+    turned = logits - centre
+    widths = FIELD_WIDTHS if value is not None and values else FIELD_WIDTHS[:1]
+    wide = np.array([LEVEL_WIDTHS[-1], SLOPE_WIDTHS[-1]]) ** -2.0
+    with np.errstate(divide="ignore"):
+        precision = widths[:, None] ** -2.0
+    known = np.zeros(0, dtype=np.int64) if value is None else np.flatnonzero(value >= 0)
+    owner = np.zeros(0, dtype=np.int64) if value is None else value[known]
+    place = (np.arange(len(widths))[:, None] * values + owner).ravel()
+
+    def by_value(cells: FloatArray) -> FloatArray:
+        return sums_by(place, cells[:, known].ravel(), len(widths) * values).reshape(len(widths), values)
+
+    def at(numbers: FloatArray) -> FloatArray:
+        z = logits + numbers[:, :1] + numbers[:, 1:2] * turned
+        z[:, known] += numbers[:, 2:][:, owner]
+        return np.asarray(z)
+
+    numbers = np.zeros((len(widths), 2 + values))
+    numbers[:, 0] = min(max(level, -1.0), 1.0)
+    for _ in range(50):
+        p = scipy.special.expit(at(numbers))
+        left, known_of = positives - weight * p, weight * p * (1.0 - p)
+        # Levels of values are eliminated (a Schur complement): what they leave is a system of two numbers.
+        own, own_turned = by_value(known_of), by_value(known_of * turned)
+        both = np.stack([own, own_turned], axis=1)
+        inverse = 1.0 / (own + precision)
+        inverse[0] = 0.0
+        gradient = np.stack([left.sum(axis=1), left @ turned], axis=1) - wide * numbers[:, :2]
+        of_values = by_value(left) - np.where(inverse > 0.0, precision, 0.0) * numbers[:, 2:] if values else own
+        total, first, second = known_of.sum(axis=1), known_of @ turned, known_of @ turned**2
+        curvature = np.stack([total, first, first, second], axis=1).reshape(-1, 2, 2) + np.diag(wide)
+        curvature -= (both * inverse[:, None]) @ np.swapaxes(both, 1, 2)
+        gradient -= ((both * inverse[:, None]) @ of_values[:, :, None])[:, :, 0]
+        step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
+        of_levels = inverse * (of_values - (step[:, None] @ both)[:, 0])
+        moved = np.clip(np.concatenate([step, of_levels], axis=1), -1.0, 1.0)
+        numbers = numbers + moved
+        if np.abs(moved).max() < 1e-5:
+            break
+    z = at(numbers)
+    squares = np.where(np.isfinite(precision), precision, 0.0) * numbers[:, 2:] ** 2
+    evidence = np.sum(positives * z - weight * np.logaddexp(0.0, z), axis=1)
+    evidence += 0.5 * (np.log(wide).sum() - (numbers[:, :2] ** 2) @ wide - squares.sum(axis=1))
+    evidence -= 0.5 * np.linalg.slogdet(curvature)[1]
+    # log(precision of a level / its posterior precision), 0 where levels are held at 0
+    shrunken = np.log1p(own[1:] / precision[1:])
+    evidence[1:] -= 0.5 * shrunken.sum(axis=1)
+    shared = np.linalg.inv(curvature)
+    moves = np.concatenate([shared, -shared @ (both * inverse[:, None])], axis=2)
+    return Lines(evidence, numbers, moves, centre, float(known_of[0].sum()))
+
+
+def log_evidence(posterior: Posterior, state: State, arrow: Arrow) -> float:
+    """Return the logarithm of the Laplace evidence at the maximum of a posterior, given the strengths of its priors."""
+    evidence = -posterior.value(state) + 0.5 * float(np.linalg.slogdet(posterior.shared_precision)[1])
+    evidence -= 0.5 * arrow.log_determinant()
+    for precision, numbers in zip(posterior.precisions, state.values, strict=True):
+        evidence += 0.5 * len(numbers) * float(np.log(precision).sum())
+    return evidence
+
+
+def averaged_share(table: Table | SparseTable) -> float:
+    """Return how much of a fit is to be the average: all of it with few positives, nothing with many."""
+    if len(table.panels.edges) < FEWEST_EDGES:
+        return 0.0
+    rows, positives, _ = table.panel_sums()
+    information = float(np.sum(positives * (rows - positives) / np.maximum(rows, np.finfo(np.float64).tiny)))
+    return min(max(2.0 - 2.0 * information / MOST_INFORMATION, 0.0), 1.0)
+
+
+def averaged(
+    lifted: BayesFit, state: State, posterior: Posterior, arrow: Arrow, information: Information, share: float = 1.0
+) -> BayesFit:
+    """Return a fit averaged with itself under tighter priors, with lines, and with the scores as they are.
+
+    Parameters
+    ----------
+    lifted : the fit, with the offset that makes up for treating the cells of a panel as one.
+    state : its parameters without that offset: the maximum of the posterior.
+    posterior, arrow, information : the posterior, and its curvature at the maximum.
+    share : how much of the result is the average; the rest is the fit.
+    """
+    pulled = [np.zeros_like(state.shared) for _ in range(2)]
+    pulled[0][0] = 1.0
+    pulled[1][1:] = lifted.shapes.level
+    unchanged = State(posterior.centre, [np.zeros_like(part) for part in state.values])
+    system = NewtonSystem(information, arrow)
+    moves = [system.solve(State(pull, unchanged.values)) for pull in pulled]
+    covariance = np.array([[pull @ move.shared for move in moves] for pull in pulled])
+    away = np.array([pull @ (state.shared - posterior.centre) for pull in pulled])
+    tight = tightened(covariance[None], away[None], np.array([OFFSET_VARIANCE, LEVEL_VARIANCE]))
+    of_full = np.log(FULL_SHARE) + log_evidence(posterior, state, arrow) + tight.evidence[0]
+
+    line, of_lines, known = _mean_line(posterior, lifted)
+    total = float(scipy.special.logsumexp([*of_full, of_lines]))
+    against = total + posterior.table.loss(*posterior.contexts(unchanged))
+    if not np.isfinite(against):
+        return lifted  # scores so wrong that the likelihood of the rows is 0
+    weights = scipy.special.softmax(of_full)
+    weight = 1.0 - float(np.exp(of_lines - total))
+    pull = weights @ tight.pull[0]
+    mean = state.plus(pull[0], moves[0]).plus(pull[1], moves[1])
+    apart = line.plus(-1.0, mean)
+    mean = mean.plus(1.0 - weight, apart)
+    mean.shared[0] += lifted.state.shared[0] - state.shared[0]
+    tolerated = -0.5 * np.log1p(TOLERATED_VARIANCE * known)
+    kept = float(np.exp(2.0 * min(tolerated - against, 0.0)))
+    changed = mean.plus(-1.0, unchanged)
+    served = unchanged if kept == 1.0 else mean.plus(-kept, changed)
+    if share < 1.0:
+        served = lifted.state.plus(share, served.plus(-1.0, lifted.state))
+    around = tight.pull[0] - pull
+    spread = around.T @ (weights[:, None] * around) - np.tensordot(weights, tight.inner[0], 1)
+    terms = [(share * spread, moves)]
+    terms += [
+        (np.array([[share * square]]), [way]) for square, way in ((weight * (1 - weight), apart), (kept**2, changed))
+    ]
+    return replace(
+        lifted, state=served, covariance=lifted.covariance and _with(lifted.covariance, terms), maximum=lifted
+    )
+
+
+def _mean_line(posterior: Posterior, model: BayesFit) -> tuple[State, float, float]:
+    """Return the mean of all lines in the parameters of a fit, the logarithm of their evidence, and the information."""
+    context, logits, weight, positives = _points(posterior.table, float(posterior.centre[0]))
+    incidence, state = posterior.incidence, model.state
+    alone = incidence.fields == 1
+    lines = fit_lines(
+        logits, weight, positives, incidence.codes[context, 0] if alone else None, incidence.sizes[0] if alone else 0
+    )
+    prior = np.array([LEVEL_WIDTHS[-1], SLOPE_WIDTHS[-1]]) ** 2
+    tight = tightened(lines.moves[:, :, :2], lines.numbers[:, :2], prior)
+    shares = FIELD_SHARES[: len(lines.evidence)] / FIELD_SHARES[: len(lines.evidence)].sum()
+    logs = (np.log((1.0 - FULL_SHARE) * shares) + lines.evidence)[:, None] + tight.evidence
+    total = float(scipy.special.logsumexp(logs))
+    weights = np.exp(logs - total)
+    mean = weights.sum(axis=1) @ lines.numbers
+    mean += np.einsum("fp,fpi,fin->n", weights, tight.pull, lines.moves)
+    level, slope = mean[:2]
+    shared = posterior.centre.copy()
+    shared[0] += level + slope * (shared[0] - lines.centre)
+    shared += np.log(max(1.0 + slope, FLATTEST)) * model.shapes.deviation[:, 1]
+    values = [np.zeros_like(part) for part in state.values]
+    if alone:
+        values[0][:, 0] = mean[2:]
+    return State(shared, values), total, lines.information
+
+
+def _points(table: Table | SparseTable, origin: float) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Return the cells of a table that have rows: context, mean raw logit, weight, positives."""
+    panels = table.panels
+    edge = origin + panels.scale * panels.cumulate(np.ones(panels.count))
+    if isinstance(table, Table):
+        context, panel = np.nonzero(table.weight)
+        weight, positives, place = (part[context, panel] for part in (table.weight, table.positives, table.place))
+    else:
+        context, panel = np.repeat(np.arange(len(table.start) - 1), np.diff(table.start)), table.panel
+        weight, positives, place = table.weight, table.positives, table.place
+    return context, edge[panel] + panels.scale * place, weight, positives
+
+
+def _with(covariance: Covariance, terms: list[tuple[FloatArray, list[State]]]) -> Covariance:
+    """Return a covariance plus `Σ_ij c_ij m_i m_jᵀ` for every matrix c and its directions m.
+
+    Priors of the shared numbers leave the values' own blocks, given the shared ones, as they are.
+    """
+    shared, joint = covariance.shared, covariance.fields
+    for matrix, moves in terms:
+        columns = np.stack([move.shared for move in moves])
+        shared = shared + columns.T @ matrix @ columns
+        if joint is not None:
+            flat = [np.concatenate([move.shared, *(part.ravel() for part in move.values)]) for move in moves]
+            columns = np.stack(flat)[:, : len(joint.matrix)]
+            joint = JointCovariance(joint.matrix + columns.T @ matrix @ columns, joint.start)
+    return replace(covariance, shared=shared, fields=joint)
