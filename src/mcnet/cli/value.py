@@ -85,7 +85,7 @@ def value(
 ) -> None:
     """Replay auctions: what would bids have won and earned?
 
-    A bid is value × probability, and wins its row if it is above the market price. Scores, models and methods bid on
+    A bid is value times probability, and wins its row if it is above the market price. Scores, models and methods bid on
     the same rows; differences of surplus have intervals from whole blocks of rows. The replay assumes that the others'
     bids do not react, and it knows only the auctions of the log.
 
