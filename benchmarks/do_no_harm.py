@@ -172,7 +172,8 @@ def _section(fits: list[SmallFit], jobs: list[Job]) -> str:
 {len(fits)} small fits of {POSITIVES[0]} to {POSITIVES[-1]} positives, with and without a field, {DRAWS} draws each; the
 simulator's base scores go from perfectly calibrated to badly wrong. The figure is the log-loss on other rows (at most
 {TEST_ROWS:,}, or 200 blocks of the nine campaigns) less that of the raw scores: below 0 is a gain (10⁻⁹ is rounding).
-Methods that need a field have only the fits with one; a fit that failed has no figure. Lowest mean first.
+Methods that need a field have only the fits with one; a fit that failed has no figure. Lowest mean first. The
+settings of `mcnet-bayes` were chosen on these fits: on others it may do less well.
 
 {report.table(head, [_line(name, columns[name]) for name in names])}
 

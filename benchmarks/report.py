@@ -112,7 +112,7 @@ def peer_versions() -> str:
     for path in sorted(KEPT.glob("*.json")):
         figures = json.loads(path.read_text())
         for job in figures if isinstance(figures, list) else []:
-            if job["peer"] != "mcnet" and "versions" in job:
+            if isinstance(job, dict) and job.get("peer", "mcnet") != "mcnet" and "versions" in job:
                 found[job["peer"]] = ", ".join(f"{name} {version}" for name, version in job["versions"].items())
     return "; ".join(found.values()) or NO_PEER
 

@@ -154,7 +154,7 @@ def check_won_rows(
         return None
     pcoc, _, _ = group_pcoc(sums)
     ratio = float(pcoc[2] / pcoc[0])
-    reach = two_sided(level) * float(np.sqrt((1.0 / sums.positives)[[0, 2]].sum()))
+    reach = two_sided(level) * float(np.sqrt((1.0 / sums.positives[[0, 2]]).sum()))
     return WonCheck(float(pcoc[2]), float(pcoc[0]), ratio, ratio * float(np.exp(-reach)), ratio * float(np.exp(reach)))
 
 

@@ -28,9 +28,8 @@ def test_every_command_has_an_example(mcnet):
         assert {words[0] for words in found} == {command}
 
 
-NEEDED_MODELS = dict.fromkeys(("apply", "evaluate", "monitor", "show", "export", "versions"), ("model.json",)) | {
-    "diff": ("old.json", "new.json")
-}
+USE_A_MODEL = ("apply", "evaluate", "export", "monitor", "show", "value", "versions")
+NEEDED_MODELS = dict.fromkeys(USE_A_MODEL, ("model.json",)) | {"diff": ("old.json", "new.json")}
 NETWORKS = {"paper": pytest.mark.networks}
 ELSEWHERE = ("demo", "serve")
 """Commands whose examples other tests run: serve does not end by itself."""
@@ -45,7 +44,9 @@ def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
     monkeypatch.chdir(log.parent)
     monkeypatch.setattr("mcnet.selection.registered_methods", lambda: FEW)
     seconds = pl.Series(range(8000)) * 60 + 1_700_000_000
-    pl.read_parquet(log).with_columns(ts=pl.from_epoch(seconds)).write_parquet(log)
+    paid = pl.col("pctr") * 500  # prices are for a thousand rows
+    rows = pl.read_parquet(log).with_columns(ts=pl.from_epoch(seconds), bid=0.5 + pl.col("pctr"), paid=paid)
+    rows.write_parquet(log)
     assert mcnet("sketch", log, *columns, "-o", "part0.parquet", "-q").code == 0
     if command in (["monitor"], ["store"]):
         words = (*columns, "--time", "ts", "--every", "1d")

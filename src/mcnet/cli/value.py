@@ -85,13 +85,13 @@ def value(
 ) -> None:
     """Replay auctions: what would bids have won and earned?
 
-    A bid is value × probability, and wins its row if it is above the market price. Scores, models and methods bid on
-    the same rows; differences of surplus have intervals from whole blocks of rows. The replay assumes that the others'
-    bids do not react, and it knows only the auctions of the log.
+    A bid is value times probability, and wins its row if it is above the market price. Scores, models and methods bid
+    on the same rows; differences of surplus have intervals from whole blocks of rows. The replay assumes that the
+    others' bids do not react, and it knows only the auctions of the log.
 
     \b
     Example:
-      mcnet value log.parquet --score pctr --label click --field campaign \\
+      mcnet value log.parquet --score pctr --label click --field country \\
           --price paid --price-per 1000 --value 0.8 --model model.json
     """
     from mcnet.auctions import replay

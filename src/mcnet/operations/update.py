@@ -175,7 +175,13 @@ class Update:
     """The status page, if one was asked for."""
 
     def advice(self, alarm: Alarm) -> str:
-        """Return what to do about an alarm, in one sentence."""
+        """Return what to do about an alarm, in one sentence.
+
+        Parameters
+        ----------
+        alarm : Alarm
+            One of `alarms`.
+        """
         kept = self.reason if self.outcome == "held" else ""
         if self.outcome == "refused":
             kept = "the gate refused the new model, for the reason above"

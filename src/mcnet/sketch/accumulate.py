@@ -72,7 +72,8 @@ def _kernel() -> Any:
     # Unsigned places, here as where curves are evaluated, need no comparison with 0.
     whole, none, one, two = np.uint64, np.uint64(0), np.uint64(1), np.uint64(2)
 
-    def kernel(cells, grid, guide, shift, scores, labels, weights, slots, worth, wide_of, value, inverse):  # type: ignore[no-untyped-def]
+    def kernel(cells, tables, scores, labels, weights, slots, worth, value, inverse):  # type: ignore[no-untyped-def]
+        grid, guide, shift, wide_of = tables
         last_bucket = whole(len(guide) - 1)
         clipped, buckets = np.empty(BLOCK), np.empty(BLOCK, np.uint64)
         for begin in range(0, len(scores), BLOCK):
@@ -128,10 +129,11 @@ def accumulate(
     """Do the same as accumulate_numpy, to the last bit, with numba where it is installed."""
     if not numba_installed():
         return accumulate_numpy(cells, grid, scores, labels, weights, slots, worth)
-    money = (None,) * 4 if worth is None else (worth.cells, worth.wide_of, worth.value, worth.inverse)
+    money = (None,) * 3 if worth is None else (worth.cells, worth.value, worth.inverse)
     given = (scores, labels, weights, slots, *money)
     columns = [None if column is None else np.ascontiguousarray(column) for column in given]
-    done: bool = _kernel()(cells, *_tables(grid), *columns)
+    wide_of = np.empty(0, dtype=np.int64) if worth is None else np.ascontiguousarray(worth.wide_of)
+    done: bool = _kernel()(cells, (*_tables(grid), wide_of), *columns)
     return done
 
 
