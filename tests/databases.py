@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 NO_POSTGRESQL = "PostgreSQL is not installed: apt-get install postgresql"
+NO_PSYCOPG = "psycopg is not installed: pip install 'psycopg[binary]'"
 
 
 def _program(name: str) -> str | None:
@@ -87,7 +88,7 @@ def postgresql() -> Iterator[str]:
 @pytest.fixture
 def postgresql_store(postgresql: str) -> Iterator[Callable[[], str]]:
     """Return a function that gives the address of a new, empty schema of the server."""
-    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
+    psycopg = pytest.importorskip("psycopg", reason=NO_PSYCOPG)
     made: list[str] = []
 
     def address() -> str:

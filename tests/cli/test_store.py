@@ -5,6 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.databases import NO_PSYCOPG
+
+from mcnet._shared import messages
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 LOOP = GOLDEN / "loop"
@@ -46,11 +49,23 @@ def test_wrong_use_is_one_line(mcnet, tmp_path):
         (("show", LOOP / "journal"), 2, "mcnet store import ads.db"),
         (("import", tmp_path / "ads.db", tmp_path), 2, "neither a journal nor a registry"),
         (("show", "postgresql://me:secret@db/ads"), 2, "PGPASSWORD"),
-        (("check", "postgresql://me@127.0.0.1:1/ads"), 75, "cannot be reached"),
     ):
         done = mcnet("store", *words)
         assert (done.code, said in done.err, done.err.count("\n")) == (code, True, 1), done.err
         assert "secret" not in done.err
+
+
+def test_a_server_that_is_not_there_is_one_line(mcnet):
+    pytest.importorskip("psycopg", reason=NO_PSYCOPG)
+    done = mcnet("store", "check", "postgresql://me@127.0.0.1:1/ads")
+    assert (done.code, "cannot be reached" in done.err, done.err.count("\n")) == (75, True, 1), done.err
+
+
+def test_without_its_driver_postgresql_is_refused_with_what_to_install(mcnet, monkeypatch):
+    monkeypatch.setattr(messages, "_is_installed", lambda name: name != "psycopg")
+    done = mcnet("store", "show", "postgresql://me@127.0.0.1:1/ads")
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert "a store in PostgreSQL needs psycopg, which is not installed" in done.err
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,9 @@ def status(**changes):
     line = {"what": f"country={ODD}", "log_evidence": 7.0, "since": "2026-11-12", "alarm": True, "excess": 31.0}
     document = {
         "time": RUN["time"],
-        "journal": {"path": "history", "periods": 15, "last_period": "2026-11-15", "rows": 99_000},
-        "registry": "registry",
+        "store": "ads.db",
+        "head": "default",
+        "journal": {"periods": 15, "last_period": "2026-11-15", "rows": 99_000},
         "current": VERSION,
         "held": None,
         "versions": [VERSION, {**VERSION, "number": 1}],

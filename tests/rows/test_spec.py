@@ -63,7 +63,7 @@ def test_how_rows_are_read_is_passed_on_as_one_value():
     taking = [
         f"{file.name}: {node.name}"
         for file in source_files()
-        if file.parent.name in ("rows", "sketch", "journal", "operations", "cli")
+        if file.parent.name in ("rows", "sketch", "store", "operations", "cli")
         for _, node in functions(ast.parse(file.read_text(encoding="utf-8")))
         if both <= {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
     ]

@@ -88,8 +88,7 @@ def test_a_full_disk_is_a_503_that_says_what_is_current(pair, registry_of):
             answer = pair.change(path)
             assert answer.status == 503, (path, answer.body)
             assert answer.document["detail"] == (
-                "the store cannot be written (disk I/O error: the disk is full, over its quota, or failing); "
-                "nothing was added, try again later; version 2 is current"
+                "the store cannot be written (no space left on the disk, nothing was added); version 2 is current"
             )
             assert answer.headers["retry-after"]
         assert served(pair) == {"2"}

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from tests.databases import NO_PSYCOPG
 
 from mcnet.calibrators.parametric import Platt
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
@@ -330,6 +331,7 @@ def test_a_password_in_the_address_is_refused_and_not_shown(address):
 
 
 def test_a_server_that_cannot_be_reached_is_said_to_be():
+    pytest.importorskip("psycopg", reason=NO_PSYCOPG)
     store = Store("postgresql://me@127.0.0.1:1/ads")
     with pytest.raises(StoreUnavailableError, match=r"postgresql.*me@127.0.0.1:1/ads cannot be reached"):
         store.heads  # noqa: B018
