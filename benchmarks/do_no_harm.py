@@ -23,6 +23,8 @@ DRAWS = 4
 """Draws of each of 10 sets (with and without a field is two) at each of the 5 numbers of positives: 200 fits."""
 BASES = ("right", "level", "slope and level", "lines of values")
 """How the simulator's base scores are wrong, one kind per draw."""
+FIRST_SEED = 500_000
+"""Draws with smaller seeds had part in choosing the settings of `mcnet-bayes`."""
 LIMIT = 60.0
 """CPU seconds for one small fit."""
 ROUNDING = 1e-9
@@ -106,7 +108,7 @@ def small_fits() -> Iterator[SmallFit]:
     for index, (name, (make, with_field)) in enumerate(SETS.items()):
         for positives in POSITIVES:
             for number in range(DRAWS):
-                seed = 1_000 * positives + number
+                seed = FIRST_SEED + 1_000 * positives + number
                 draw = make(positives, seed)
                 while draw is not None and not 2 <= draw.fit[1].sum() <= len(draw.fit[1]) - 2:
                     seed += 10 * DRAWS
@@ -172,8 +174,8 @@ def _section(fits: list[SmallFit], jobs: list[Job]) -> str:
 {len(fits)} small fits of {POSITIVES[0]} to {POSITIVES[-1]} positives, with and without a field, {DRAWS} draws each; the
 simulator's base scores go from perfectly calibrated to badly wrong. The figure is the log-loss on other rows (at most
 {TEST_ROWS:,}, or 200 blocks of the nine campaigns) less that of the raw scores: below 0 is a gain (10⁻⁹ is rounding).
-Methods that need a field have only the fits with one; a fit that failed has no figure. Lowest mean first. The
-settings of `mcnet-bayes` were chosen on these fits: on others it may do less well.
+Methods that need a field have only the fits with one; a fit that failed has no figure. Lowest mean first.
+No setting of `mcnet-bayes` was chosen on these fits.
 
 {report.table(head, [_line(name, columns[name]) for name in names])}
 

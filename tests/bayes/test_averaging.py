@@ -143,6 +143,28 @@ def test_averages_rise_and_weights_count_as_repetitions_in_any_order(seed, rows,
         np.testing.assert_allclose(logit(other.predict(grid, np.full(200, field[0]))), logit(curve), atol=1e-5)
 
 
+@pytest.mark.parametrize("fields", [1, 2])
+def test_a_field_whose_values_may_all_be_alike_counts_for_less_and_one_that_clearly_tells_keeps_its_values(
+    monkeypatch, fields
+):
+    scores, labels, first = world(1_000, seed=11, values=4)
+    second = np.roll(first, 1)
+
+    def spread(apart):
+        truth = np.where(first == "0", apart, 0.0)
+        label = (np.random.default_rng(3).random(len(scores)) < expit(logit(scores) + 0.8 + truth)).astype(float)
+        given = {"a": first} if fields == 1 else {"a": first, "b": second}
+        fitted = mcnet.BayesMCNet().fit(scores, label, field=given)
+        p = [fitted.predict([0.05], field={name: [value] for name in given})[0] for value in "0123"]
+        return np.ptp(logit(p))
+
+    averaged = spread(0.0), spread(3.0)
+    monkeypatch.setattr(averaging, "ALIKE_SHARE", 1e-12)
+    before = spread(0.0), spread(3.0)
+    assert averaged[0] < 0.9 * before[0]
+    assert averaged[1] == pytest.approx(before[1], rel=0.01)
+
+
 def test_several_fields_are_averaged_too():
     scores, labels, field = world(500, seed=6)
     both = {"one": field, "two": field[::-1]}

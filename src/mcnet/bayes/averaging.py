@@ -42,8 +42,9 @@ SLOPE_SHARES = np.array([0.25, 0.2, 0.15, 0.2, 0.2])
 # Prior standard deviations of the levels of field values beside a line, and how probable each is.
 FIELD_WIDTHS = np.array([0.0, 0.1, 0.3, 1.0])
 FIELD_SHARES = np.array([0.4, 0.2, 0.2, 0.2])
-# How probable the full fit is before any rows, beside lines.
+# How probable the full fit is before any rows, beside lines, and, of fits with fields, the one whose values do not differ.
 FULL_SHARE = 0.8
+ALIKE_SHARE = 0.4
 # Scores stay as they are where the evidence against them is no larger than that of a level with this prior variance
 # would be, if the rows agreed with the scores exactly.
 TOLERATED_VARIANCE = 0.08
@@ -53,6 +54,15 @@ MOST_INFORMATION = 2_500.0
 FEWEST_EDGES = 3
 # A line whose slope would be smaller or negative gets this one.
 FLATTEST = 0.05
+
+
+class Maximum(NamedTuple):
+    """The maximum of a posterior, and the curvature there."""
+
+    state: State
+    posterior: Posterior
+    arrow: Arrow
+    information: Information
 
 
 class Tightened(NamedTuple):
@@ -189,38 +199,40 @@ def averaged_share(table: Table | SparseTable) -> float:
     return min(max(2.0 - 2.0 * information / MOST_INFORMATION, 0.0), 1.0)
 
 
-def averaged(
-    lifted: BayesFit, state: State, posterior: Posterior, arrow: Arrow, information: Information, share: float = 1.0
-) -> BayesFit:
+def averaged(lifted: BayesFit, full: Maximum, alike: Maximum | None, share: float = 1.0) -> BayesFit:
     """Return a fit averaged with itself under tighter priors, with lines, and with the scores as they are.
 
     Parameters
     ----------
     lifted : the fit, with the offset that makes up for treating the cells of a panel as one.
-    state : its parameters without that offset: the maximum of the posterior.
-    posterior, arrow, information : the posterior, and its curvature at the maximum.
+    full : the maximum of its posterior, without that offset.
+    alike : that of the same model with one curve for all field values; None if there is no field.
     share : how much of the result is the average; the rest is the fit.
     """
+    state, posterior = full.state, full.posterior
+    unchanged = State(posterior.centre, [np.zeros_like(part) for part in state.values])
     pulled = [np.zeros_like(state.shared) for _ in range(2)]
     pulled[0][0] = 1.0
     pulled[1][1:] = lifted.shapes.level
-    unchanged = State(posterior.centre, [np.zeros_like(part) for part in state.values])
-    system = NewtonSystem(information, arrow)
-    moves = [system.solve(State(pull, unchanged.values)) for pull in pulled]
-    covariance = np.array([[pull @ move.shared for move in moves] for pull in pulled])
-    away = np.array([pull @ (state.shared - posterior.centre) for pull in pulled])
-    tight = tightened(covariance[None], away[None], np.array([OFFSET_VARIANCE, LEVEL_VARIANCE]))
-    of_full = np.log(FULL_SHARE) + log_evidence(posterior, state, arrow) + tight.evidence[0]
+    first = _tightened_fit(full, pulled)
+    of_full, mean = np.log(FULL_SHARE) + first.evidence, first.mean
+    between: list[tuple[FloatArray, list[State]]] = []
+    if alike is not None:
+        second = _tightened_fit(alike, pulled)
+        same = State(second.mean.shared, unchanged.values)
+        odds = second.evidence - first.evidence + np.log(ALIKE_SHARE / (1.0 - ALIKE_SHARE))
+        weight = float(scipy.special.expit(odds))
+        of_full += np.log1p(-ALIKE_SHARE) + float(np.logaddexp(0.0, odds))
+        apart = same.plus(-1.0, mean)
+        mean = mean.plus(weight, apart)
+        between.append((np.array([[share * weight * (1.0 - weight)]]), [apart]))
 
     line, of_lines, known = _mean_line(posterior, lifted)
-    total = float(scipy.special.logsumexp([*of_full, of_lines]))
+    total = float(np.logaddexp(of_full, of_lines))
     against = total + posterior.table.loss(*posterior.contexts(unchanged))
     if not np.isfinite(against):
         return lifted  # scores so wrong that the likelihood of the rows is 0
-    weights = scipy.special.softmax(of_full)
     weight = 1.0 - float(np.exp(of_lines - total))
-    pull = weights @ tight.pull[0]
-    mean = state.plus(pull[0], moves[0]).plus(pull[1], moves[1])
     apart = line.plus(-1.0, mean)
     mean = mean.plus(1.0 - weight, apart)
     mean.shared[0] += lifted.state.shared[0] - state.shared[0]
@@ -230,15 +242,38 @@ def averaged(
     served = unchanged if kept == 1.0 else mean.plus(-kept, changed)
     if share < 1.0:
         served = lifted.state.plus(share, served.plus(-1.0, lifted.state))
-    around = tight.pull[0] - pull
-    spread = around.T @ (weights[:, None] * around) - np.tensordot(weights, tight.inner[0], 1)
-    terms = [(share * spread, moves)]
+    terms = [(share * first.spread, first.moves), *between]
     terms += [
         (np.array([[share * square]]), [way]) for square, way in ((weight * (1 - weight), apart), (kept**2, changed))
     ]
     return replace(
         lifted, state=served, covariance=lifted.covariance and _with(lifted.covariance, terms), maximum=lifted
     )
+
+
+class _TightenedFit(NamedTuple):
+    evidence: float
+    mean: State
+    spread: FloatArray
+    moves: list[State]
+
+
+def _tightened_fit(fit: Maximum, pulled: list[FloatArray]) -> _TightenedFit:
+    """Return a fit averaged over the prior widths of its level and slope; `pulled` says what these are of its state."""
+    state, posterior, arrow, information = fit
+    nothing = [np.zeros_like(part) for part in state.values]
+    system = NewtonSystem(information, arrow)
+    moves = [system.solve(State(pull, nothing)) for pull in pulled]
+    covariance = np.array([[pull @ move.shared for move in moves] for pull in pulled])
+    away = np.array([pull @ (state.shared - posterior.centre) for pull in pulled])
+    tight = tightened(covariance[None], away[None], np.array([OFFSET_VARIANCE, LEVEL_VARIANCE]))
+    total = float(np.logaddexp.reduce(tight.evidence[0]))
+    weights = np.exp(tight.evidence[0] - total)
+    pull = weights @ tight.pull[0]
+    around = tight.pull[0] - pull
+    spread = around.T @ (weights[:, None] * around) - np.tensordot(weights, tight.inner[0], 1)
+    evidence = log_evidence(posterior, state, arrow) + total
+    return _TightenedFit(evidence, state.plus(pull[0], moves[0]).plus(pull[1], moves[1]), spread, moves)
 
 
 def _mean_line(posterior: Posterior, model: BayesFit) -> tuple[State, float, float]:
@@ -253,7 +288,7 @@ def _mean_line(posterior: Posterior, model: BayesFit) -> tuple[State, float, flo
     tight = tightened(lines.moves[:, :, :2], lines.numbers[:, :2], prior)
     shares = FIELD_SHARES[: len(lines.evidence)] / FIELD_SHARES[: len(lines.evidence)].sum()
     logs = (np.log((1.0 - FULL_SHARE) * shares) + lines.evidence)[:, None] + tight.evidence
-    total = float(scipy.special.logsumexp(logs))
+    total = float(np.logaddexp.reduce(logs, axis=None))
     weights = np.exp(logs - total)
     mean = weights.sum(axis=1) @ lines.numbers
     mean += np.einsum("fp,fpi,fin->n", weights, tight.pull, lines.moves)

@@ -14,7 +14,7 @@ from threadpoolctl import ThreadpoolController
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
 from mcnet._shared.loops import numba_installed
-from mcnet.bayes.averaging import averaged, averaged_share
+from mcnet.bayes.averaging import Maximum, averaged, averaged_share
 from mcnet.bayes.likelihood import Table, make_table
 from mcnet.bayes.newton import Balance, Posterior, Search, refine_balance
 from mcnet.bayes.posterior import BayesFit, Covariance, JointCovariance
@@ -183,7 +183,24 @@ def fit_bayes(
     if information is None:
         del reached, arrow  # with very many contexts a lot of memory
     lifted = _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
-    return lifted if information is None else averaged(lifted, state, posterior, arrow, information, share)
+    if information is None:
+        return lifted
+    full = Maximum(state, posterior, arrow, information)
+    return averaged(lifted, full, _alike(full, iterations) if incidence.fields else None, share)
+
+
+def _alike(full: Maximum, iterations: int) -> Maximum:
+    """Return the maximum of the same model with one curve for all field values, from that with fields on.
+
+    The strengths stay as they were learnt.
+    """
+    table, shapes, strengths = full.posterior.table, full.posterior.shapes, full.posterior.strengths
+    without = Incidence(np.empty((len(full.posterior.incidence.codes), 0), dtype=np.int64), [])
+    strengths = replace(strengths, values=(), expected=())
+    posterior = Posterior(table, shapes, without, strengths)
+    with _threads().limit(limits=1, user_api="blas"):
+        reached = _maximise(posterior, State(full.state.shared.copy(), []), None, iterations=iterations)
+    return Maximum(reached.state, reached.posterior, reached.arrow, reached.information)
 
 
 def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expected: float) -> BayesFit:
