@@ -147,7 +147,7 @@ def test_averages_rise_and_weights_count_as_repetitions_in_any_order(seed, rows,
 def test_a_field_whose_values_may_all_be_alike_counts_for_less_and_one_that_clearly_tells_keeps_its_values(
     monkeypatch, fields
 ):
-    scores, labels, first = world(1_000, seed=11, values=4)
+    scores, _, first = world(1_000, seed=11, values=4)
     second = np.roll(first, 1)
 
     def spread(apart):

@@ -42,7 +42,7 @@ SLOPE_SHARES = np.array([0.25, 0.2, 0.15, 0.2, 0.2])
 # Prior standard deviations of the levels of field values beside a line, and how probable each is.
 FIELD_WIDTHS = np.array([0.0, 0.1, 0.3, 1.0])
 FIELD_SHARES = np.array([0.4, 0.2, 0.2, 0.2])
-# How probable the full fit is before any rows, beside lines, and, of fits with fields, the one whose values do not differ.
+# How probable the full fit is before any rows, beside lines; and, of it, the fit with one curve for all field values.
 FULL_SHARE = 0.8
 ALIKE_SHARE = 0.4
 # Scores stay as they are where the evidence against them is no larger than that of a level with this prior variance
