@@ -23,7 +23,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 NEEDS_NETWORKS = "torch or safetensors is not installed: pip install '.[networks]'"
-PACKAGES = {"c++": "g++"}
+PACKAGES = {"c++": "g++", "promtool": "prometheus"}
 """The Debian packages of programs that have another name."""
 NOTHING_MAY_BE_SKIPPED = os.environ.get("MCNET_SKIP_NOTHING") == "1"
 RECORD_PASSED = os.environ.get("MCNET_RECORD_PASSED")

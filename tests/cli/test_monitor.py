@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from tests.operations.conftest import receiving
 
 import mcnet as library
 from mcnet.sketch.sketch import Sketch
@@ -43,6 +44,19 @@ def test_an_alarm_is_described_and_fails_if_asked_to(mcnet, history):
     assert french["pcoc_low"] < french["pcoc"] < french["pcoc_high"]
     assert french["pcoc"] == pytest.approx(2.0, rel=0.2)
     assert not [alarm for alarm in found["alarms"] if alarm["what"] == "country=NL"]
+
+
+def test_an_alarm_is_sent_once_however_often_the_monitor_runs(mcnet, history, monkeypatch):
+    monkeypatch.setenv("MCNET_WEBHOOK_SECRET", "a-secret-of-tests-0123456789")
+    words = ("monitor", history, "--since", DAYS[10], "--field-values", "hide", "-q")
+    with receiving() as receiver:
+        for _ in range(2):
+            assert mcnet(*words, "--webhook", receiver.url).code == 0
+        sent = [one["data"]["what"] for one in receiver.documents]
+    assert "country=(hidden)" in sent
+    assert len({headers["webhook-id"] for headers, _ in receiver.got}) == len(sent)
+    refused = mcnet(*words, "--webhook", "http://example.com/T0KEN")
+    assert (refused.code, "not encrypted" in refused.err, "T0KEN" in refused.err) == (2, True, False)
 
 
 def test_calibrated_periods_raise_no_alarm(mcnet, history, tmp_path):

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,24 @@ def test_compose_starts_the_service_and_a_prometheus_that_scrapes_it():
     port = service["command"][service["command"].index("--port") + 1]
     assert scraped["static_configs"] == [{"targets": [f"service:{port}"]}]
     assert scraped["metrics_path"] == "/metrics"
+
+
+def test_the_rules_of_alerts_are_valid_and_fire_when_they_should(program):
+    promtool = program("promtool")
+    for words in (
+        ("check", "rules", "deploy/alerts.yml"),
+        ("check", "config", "--syntax-only", "deploy/prometheus.yml"),
+        ("test", "rules", "tests/operations/alert_rules.yml"),
+    ):
+        done = subprocess.run([promtool, *words], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_alerts_are_about_metrics_that_the_service_has():
+    told = (ROOT / "src/mcnet/operations/service/board.py").read_text(encoding="utf-8")
+    rules = (ROOT / "deploy" / "alerts.yml").read_text(encoding="utf-8")
+    tested = (ROOT / "tests" / "operations" / "alert_rules.yml").read_text(encoding="utf-8")
+    for name in set(re.findall(r"\bmcnet_\w+", rules)):
+        assert f'"{name}"' in told, name
+    for alert in re.findall(r"alert: (\w+)", rules):
+        assert len(re.findall(rf"\b{alert}\b", tested)) >= 1, f"{alert} is not tested"

@@ -111,6 +111,9 @@ def test_a_jump_is_refused_by_max_shift_and_published_by_force(add_days, registr
     assert mcnet.Registry(registry).history()[-1]["event"] == "refused"
     assert json.loads(mcnet.Registry(registry).content("refused"))["format"]
     assert mcnet.update(journal.store, max_shift=0.2).outcome == "nothing new", "the same is not judged twice"
+    assert mcnet.update(journal.store, max_shift=0.19).outcome == "refused"
+    told = [alert["type"] for alert in mcnet.Store(registry).state().all("alert").values()]
+    assert told.count("refusal") == 1, "refusals in a row are one event"
     forced = mcnet.update(journal.store, max_shift=0.2, force=True, note="checked by hand")
     assert (forced.outcome, forced.forced, forced.version) == ("published", True, "2")
     assert "forced, although" in mcnet.Registry(registry).history()[-1]["note"]
@@ -337,6 +340,13 @@ def test_a_suspect_period_is_told_once_and_learnt_after_its_rows_were_replaced(a
     assert status["following"]["others"] == 3
     assert status["following"]["level_age"] > 0.0
     assert status["monitor"]["table"][0]["served"]["since"] == day_name(8)
+    values = status["monitor"]["values"]
+    assert {one["what"] for one in values} == {"country=NL", "country=FR", "country=US"}
+    assert [abs(one["excess"]) for one in values] == sorted([abs(one["excess"]) for one in values], reverse=True)
+    assert sum(one["rows"] for one in values) == len(rows)
+    (alert,) = mcnet.Store(registry).state().all("alert").values()
+    assert (alert["type"], alert["data"]["period"], alert["sent"]) == ("suspect", day_name(8), None)
+    assert "`mcnet journal release" in alert["data"]["text"]
     assert "kept and not learnt" in write_status_page(registry.with_name("status.html"), status).read_text()
     journal.add(day(rows["click"]), day_name(8), source="join", replace=True)
     again = mcnet.update(journal.store)

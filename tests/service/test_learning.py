@@ -1,15 +1,18 @@
 """`--learn`: the update job learns from the journal, and the service serves what it publishes."""
 
 import queue
+import re
 import sys
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.service.conftest import rows
-from tests.service.running import running
+from tests.operations.conftest import receiving
+from tests.service.conftest import COUNTRIES, rows
+from tests.service.running import TOKEN, running
 
 from mcnet.errors import InputError
+from mcnet.operations.alerts import Event, add_events
 from mcnet.operations.service.feedback import Present, named_period, present
 from mcnet.operations.service.learning import Learning
 from mcnet.operations.service.settings import ServiceSettings
@@ -24,8 +27,14 @@ def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
     for hour in range(6, 0, -1):
         score, label, country = rows(hour, 3_000, factor=0.5)
         journal.add(Sketch.from_rows(score, label, field={"country": country}), now - timedelta(hours=hour), source="s")
-    words = ("--learn", "--every", "1h", "--learn-after", "0")
-    with running(registry.path, tmp_path, *words) as service:
+    words = ("--learn", "--every", "1h", "--learn-after", "0", "--field-values", "hash")
+    add_events(registry.store.state(), [Event("alarm", "1", {"text": "country=NL is off"}, ("country=NL",))])
+    with (
+        receiving() as receiver,
+        running(registry.path, tmp_path, *words, "--webhook", receiver.url, MCNET_WEBHOOK_SECRET=TOKEN) as service,
+    ):
+        service.wait_for("the alert", lambda: service.events("alerts sent"))
+        assert "country=#" in receiver.documents[0]["data"]["text"]
         service.wait_for("the update job", lambda: service.events("update finished") or service.events("update failed"))
         assert service.events("update failed") == []
         done = service.events("update finished")[0]
@@ -41,6 +50,10 @@ def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
         metrics = service.get("/metrics").body.decode()
         assert 'mcnet_monitor_alarms{head="default"} 0' in metrics
         assert "mcnet_update_age_seconds" in metrics
+        assert '\nmcnet_alerts_sent_total{head="default"} 1\n' in metrics
+        told = re.findall(r'^mcnet_value_(\w+){head="default",field="country",value="#\w{12}"} ', metrics, re.MULTILINE)
+        assert sorted(set(told)) == ["pcoc", "pcoc_high", "pcoc_low", "rows"]
+        assert len(told) == 4 * len(COUNTRIES)
         assert '\nmcnet_update_failed{head="default"} 0\n' in metrics
         assert service.change("/rollback").document["version"] == "1"
         # Rows without a period belong to the present one.

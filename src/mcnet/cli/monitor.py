@@ -141,6 +141,9 @@ def monitor(
     ] = None,
     report: Annotated[str | None, typer.Option("--report", metavar="FILE", help="Write a page to look at.")] = None,
     force: options.Force = False,
+    webhook: options.WebhookAddress = None,
+    webhook_secret_file: options.WebhookSecretFile = None,
+    field_values: options.FieldValues = "show",
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -158,10 +161,12 @@ def monitor(
     """
     from mcnet.cli.options import printer_of
     from mcnet.cli.sources import check_output, load_model, open_journal
+    from mcnet.operations.alerts import Webhook, add_events, alarm_event
     from mcnet.rows.periods import periods_between
     from mcnet.tracking.replay import warn_of_merged_periods
 
     printer = printer_of(context, json, quiet)
+    receiver = Webhook.of(webhook, webhook_secret_file, field_values)
     for word in fail_if or ():
         if word not in _CONDITIONS:
             raise InputError(
@@ -199,6 +204,11 @@ def monitor(
     alarms = watching.alarms
     tracked = served is not None and served.method == "tracker"
     _print(printer, watching, alarms, reference, watched, tracked=tracked)
+    if receiver is not None:
+        of = watch.model or "the scores"
+        events = [alarm_event(alarm, alarm.advice(tracked=tracked), of=of) for alarm in alarms]
+        add_events(journal.store.state(journal.head), events)
+        options.send_waiting_alerts(journal.store, receiver)
     broken = [word for word in fail_if or () if any(_concerns(word, alarm.what) for alarm in alarms)]
     if broken:
         raise typer.Exit(THRESHOLD_NOT_MET)

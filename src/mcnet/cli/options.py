@@ -20,7 +20,10 @@ CONFIG_NAME = "mcnet.toml"
 SHARED_KEYS = ("score", "label", "field", "weight", "negatives_kept", "logits")
 """Options that may stand at the top of the file and hold for every command that has them."""
 
-COMMANDS = ("compare", "fit", "apply", "evaluate", "backtest", "sketch", "journal", "monitor", "update")
+ALERT_KEYS = ("webhook", "webhook_secret_file", "field_values")
+"""Where alerts are sent; these may stand at the top of the file, too."""
+
+COMMANDS = ("compare", "fit", "apply", "evaluate", "backtest", "sketch", "journal", "monitor", "update", "serve")
 """Commands that may have their own table in the file."""
 
 _READING_PART = {"journal": "add"}
@@ -131,8 +134,8 @@ def _options_of_commands(file: Path, document: dict[str, Any], application: Any)
             own_tables[key] = value
             continue
         name = key.replace("-", "_")
-        if name not in SHARED_KEYS:
-            known = ", ".join((*SHARED_KEYS, *(f"[{command}]" for command in COMMANDS), "[heads.NAME]"))
+        if name not in (*SHARED_KEYS, *ALERT_KEYS):
+            known = ", ".join((*SHARED_KEYS, *ALERT_KEYS, *(f"[{command}]" for command in COMMANDS), "[heads.NAME]"))
             raise InputError(f"{file} has the unknown key {key!r}; it may have {known}")
         for command in COMMANDS:
             if name in options[command]:
@@ -174,6 +177,26 @@ def _value(file: Path, key: str, value: Any, option: Any) -> Any:
     if option.multiple:
         return [str(entry) for entry in (value if many else [value])]
     return str(value)
+
+
+def send_waiting_alerts(store: Any, webhook: Any) -> None:
+    """Send what waits in the outbox of a store; what fails is said, and changes nothing else.
+
+    Parameters
+    ----------
+    store : the store, or its address.
+    webhook : where to; nothing is sent if None.
+    """
+    if webhook is None:
+        return
+    from mcnet._shared.messages import warn
+    from mcnet.operations.alerts import QUICK_WAITS_SECONDS, send_alerts
+    from mcnet.store.store import Store
+
+    opened = store if isinstance(store, Store) else Store(store)
+    done = send_alerts(opened, webhook, [opened.chosen_head(head_name())], QUICK_WAITS_SECONDS)
+    if done.reason:
+        warn(f"an alert could not be sent to {webhook.host} ({done.reason})", "it is kept, and a later run sends it")
 
 
 # Settings from words like `bins=10`: parameters of a method, options of an export, settings of an object store.
@@ -478,6 +501,28 @@ Look = Annotated[
         help="Keep a suspect period and do not learn it, or learn whatever comes.",
         show_default=True,
     ),
+]
+WebhookAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--webhook",
+        metavar="URL",
+        help="Send alarms, refusals and suspect periods here (https); or set MCNET_WEBHOOK.",
+        show_default=False,
+    ),
+]
+WebhookSecretFile = Annotated[
+    str | None,
+    typer.Option(
+        "--webhook-secret-file",
+        metavar="FILE",
+        help="A file with the secret that signs them; or set MCNET_WEBHOOK_SECRET.",
+        show_default=False,
+    ),
+]
+FieldValues = Annotated[
+    str,
+    typer.Option("--field-values", metavar="HOW", help="Field values in alerts and metrics: show, hash or hide."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script instead.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, warnings and --json.")]

@@ -90,6 +90,9 @@ def update(
             help="The exit code if nothing was published or refused.",
         ),
     ] = 0,
+    webhook: options.WebhookAddress = None,
+    webhook_secret_file: options.WebhookSecretFile = None,
+    field_values: options.FieldValues = "show",
     logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
     json: options.Json = False,
@@ -121,9 +124,11 @@ def update(
     from mcnet.cli.options import printer_of
     from mcnet.cli.run import UNUSABLE, plain_interrupts
     from mcnet.cli.sources import source_of
+    from mcnet.operations.alerts import Webhook
     from mcnet.operations.update import update as run_update
 
     printer = printer_of(context, json, quiet)
+    receiver = Webhook.of(webhook, webhook_secret_file, field_values)
     given = source_of(logs) if logs else None
     if given is None:
         options.refuse_read_options("no logs are named")
@@ -160,6 +165,7 @@ def update(
             reading=advance,
         )
     printer.result(done.to_dict(), *_lines(done))
+    options.send_waiting_alerts(store, receiver)
     if done.alarms:
         raise typer.Exit(ALARM)
     if done.outcome == "refused":
@@ -239,6 +245,9 @@ def serve(
             "--timeout", min=0.1, max=3600.0, metavar="SECONDS", help="How long a client may take to send a body."
         ),
     ] = 30.0,
+    webhook: options.WebhookAddress = None,
+    webhook_secret_file: options.WebhookSecretFile = None,
+    field_values: options.FieldValues = "show",
 ) -> None:
     """Serve calibrated probabilities over HTTP.
 
@@ -253,9 +262,14 @@ def serve(
 
     need_extra("serve", "the service")
 
+    from mcnet.operations.alerts import Webhook, check_field_values
     from mcnet.operations.service.service import run_service
-    from mcnet.operations.service.settings import Limits, ServiceSettings, read_tokens
+    from mcnet.operations.service.settings import Limits, ServiceSettings, log_event, read_tokens
 
+    receiver = Webhook.of(webhook, webhook_secret_file, field_values)
+    if receiver is not None and not learn:
+        why = "a webhook gets what updates find, and this service does not learn"
+        log_event("webhook not used", "warning", reason=why, advice="give --learn, or give it to mcnet update")
     run_service(
         ServiceSettings(
             store=store,
@@ -270,5 +284,7 @@ def serve(
             poll_seconds=poll,
             tokens=read_tokens(None if token_file is None else Path(token_file)),
             limits=Limits(body_bytes=max_body, rows=max_rows, body_seconds=timeout),
+            webhook=receiver,
+            field_values=check_field_values(field_values),
         )
     )

@@ -378,6 +378,8 @@ class Verdict:
     comparison: Comparison | None = None
     shift: Shift | None = None
     notes: tuple[str, ...] = field(default=())
+    names: tuple[str, ...] = ()
+    """The contexts that its sentences name."""
 
     @property
     def passed(self) -> bool:
@@ -471,7 +473,7 @@ class Gate:
             return Verdict(
                 waiting=f"nothing is published before it gains: {_in_words(comparison)}", comparison=comparison
             )
-        problems, notes = [], [_in_words(comparison)]
+        problems, notes, names = [], [_in_words(comparison)], []
         if comparison.low > self.tolerance and comparison.latest > self.tolerance:
             problems.append(_in_words(comparison))
         elif comparison.low > self.tolerance:
@@ -480,6 +482,7 @@ class Gate:
         if current is not None:
             shift = shift_between(current.model, candidate, rows)
             notes.append(_moves(shift.where, shift.largest))
+            names.append(shift.where)
             last = [period for period in periods if period not in suspect][-LATEST_PERIODS:]
             sketches = [coarse(s.unfolded()) for p, s in journal.sketches(last[0], last[-1]) if p in last]
             latest = LatestPeriods(sketches, current.model, candidate)
@@ -490,6 +493,7 @@ class Gate:
             alone = [(move, agree) for move in own if (agree := latest.confirming(move[0])) < CONFIRMING_PERIODS]
             if alone:
                 (move, agree), least = alone[0], 1.0 / (1.0 + self.max_shift) - 1.0
+                names.append(move[0])
                 problems.append(
                     f"{_moves(*move)}, and {'only one' if agree else 'none'} of the last {CONFIRMING_PERIODS} periods "
                     f"says so; allowed is {least:+.1%} to {self.max_shift:+.1%} (--max-shift)"
@@ -499,7 +503,8 @@ class Gate:
             alarms = latest.alarms(alpha, period_effect)
             if alarms:
                 problems.append(f"on the last {len(sketches)} periods the new model would raise an alarm: {alarms[0]}")
-        return Verdict(tuple(problems), "", comparison, shift, tuple(notes))
+                names.append(alarms[0])
+        return Verdict(tuple(problems), "", comparison, shift, tuple(notes), tuple(names))
 
     def _comparison(
         self, current: Current | None, past: Sequence[Judged], journal: Journal, served: ServedPast

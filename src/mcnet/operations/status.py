@@ -13,6 +13,7 @@ from mcnet._shared.files import finite
 from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
+from mcnet.operations.alerts import alert_counts
 from mcnet.operations.gate import ServedPast, VersionTimes, ends_at_or_after
 from mcnet.operations.learning import Learnt, period_pcoc
 from mcnet.rows.periods import periods_between
@@ -29,6 +30,8 @@ from mcnet.tracking.tracker import followed_ages, followed_values
 STATUS = "status"
 """The kind of the document that has what the last run knew."""
 SHOWN_PERIODS, SHOWN_RUNS, SHOWN_VERSIONS, SHOWN_VALUES = 60, 20, 10, 12
+TOLD_VALUES = 50
+"""So many field values have metrics of their own: those with the most rows times error."""
 SHOWN_SENTENCES = 4
 """Of what is miscalibrated since its version is served, so many are said in words, the costliest."""
 _OVERALL = ("level", "slope")
@@ -96,6 +99,7 @@ def status_of(store: Store, head: str | None = None) -> dict[str, Any] | None:
         **_runs(runs),
         "decision": next((run for run in reversed(runs) if run["gate"] is not None), None),
         "alarms": alarms[:SHOWN_RUNS],
+        "alerts": alert_counts(state),
     }
 
 
@@ -182,6 +186,7 @@ def _monitor(monitor: Monitor) -> dict[str, Any]:
             {**line, "served": asdict(served[what]) if (what := line["what"]) in served else None} for line in shown
         ],
         "served": [str(one) for one in served.values() if not one.includes_one][:SHOWN_SENTENCES],
+        "values": [asdict(one) for one in monitor.served(most=TOLD_VALUES + 1) if one.what != "level"][:TOLD_VALUES],
     }
 
 

@@ -17,6 +17,7 @@ from mcnet._shared.messages import warn
 from mcnet.errors import Advice, BusyError, InputError, McnetError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text
+from mcnet.operations.alerts import Event, add_events, alarm_event, make_key
 from mcnet.operations.gate import COMPARED_PERIODS, Current, Gate, Verdict, ends_after
 from mcnet.operations.learning import Checkpoints, Learnt, learn_journal
 from mcnet.operations.status import STATUS, Watched, run_document, served_past, status_of, watch
@@ -439,12 +440,16 @@ class _Run:
         look = learnt.learner.look
         alarms = [*watched.monitor.alarms, *([look.alarm] if look.alarm is not None else [])]
         new = tuple(alarm for alarm in alarms if (alarm.what, alarm.raised) not in told_before)
-        suspects = [one for one in look.suspects if [one.period, one.cause] not in last.get("suspects_told", [])]
-        told = tuple(self._suspect_line(one) for one in suspects if one.state in ("waiting", "left out"))
+        told_suspects = last.get("suspects_told", [])
+        suspects = [one for one in look.suspects if [one.period, one.cause] not in told_suspects]
+        suspects = [one for one in suspects if one.state in ("waiting", "left out")]
+        told = tuple(self._suspect_line(one) for one in suspects)
         with self.store.transaction(self.lease):
             if candidate is not None:
                 done = self._decide(candidate, verdict, learnt.digest, before, facts)
-            return self._record(dataclasses.replace(done, alarms=new, suspect=told), learnt, watched, last)
+            done = dataclasses.replace(done, alarms=new, suspect=told)
+            self._alert(done, suspects, last, learnt.digest)
+            return self._record(done, learnt, watched, last)
 
     @property
     def _shell(self) -> str:
@@ -456,8 +461,23 @@ class _Run:
         """Return that a period is suspect, where its rows came from, and what to do, in one line."""
         sources = sorted({entry.source for entry in self.journal.entries() if entry.period == suspect.period})
         come = f"all from {sources[0]}" if len(sources) == 1 else f"from {len(sources)} sources"
+        return f"{suspect} (rows {come}); {self._cure(suspect)}"
+
+    def _cure(self, suspect: Suspect) -> str:
         release = f"mcnet journal release {self._shell} {suspect.period}"
-        return f"{suspect} (rows {come}); add its rows again with --replace, or learn it all the same: `{release}`"
+        return f"add its rows again with --replace, or learn it all the same: `{release}`"
+
+    def _alert(self, done: Update, suspects: Sequence[Suspect], last: dict[str, Any], digest: str) -> None:
+        """Put into the outbox what a team wants to be told; of refusals in a row, the first."""
+        events = [alarm_event(alarm, done.advice(alarm)) for alarm in done.alarms]
+        if done.outcome == "refused" and (last.get("decided") or {}).get("outcome") != "refused":
+            text = f"the gate refused a new model, and version {done.version} stays: {done.reason}"
+            facts = {"version": done.version, "until": done.until, "reason": done.reason, "text": text}
+            events.append(Event("refusal", digest, facts, done.verdict.names if done.verdict else ()))
+        for one in suspects:
+            facts = {"period": one.period, "kind": one.kind, "cause": one.cause, "text": f"{one}; {self._cure(one)}"}
+            events.append(Event("suspect", f"{one.period} {one.cause}", facts, one.values))
+        add_events(self.state, events)
 
     def _was_decided(self, last: dict[str, Any], digest: str, made_current: bool) -> bool:
         """Tell whether the last run has decided about these very rows, under these limits."""
@@ -556,6 +576,7 @@ class _Run:
             marks = {str(one.period): {"cause": one.cause, "state": one.state} for one in look.suspects}
             self.state.replace_all(SUSPECT, marks)
         self.state.put(STATUS, run_document(self.journal, learnt, monitor))
+        make_key(self.state)
         return done
 
 

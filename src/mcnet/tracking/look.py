@@ -248,6 +248,8 @@ class Suspect:
     """ "waiting" for what the next periods say; "left out", as they disagreed; "learnt", as they agreed; "released"."""
     rows: Sketch | None = field(default=None, compare=False)
     """Its rows, as long as they are kept."""
+    values: tuple[str, ...] = ()
+    """The field values that the cause names."""
 
     def agrees(self, other: "Suspect") -> bool:
         """Tell whether two periods are suspect in the same way, one that a real change may have."""
@@ -324,11 +326,12 @@ class Look:
             seen = f"slope {found.slope:.2f} ± {found.slope_error:.2f}, usually {usual_slope:.2f}"
             return suspect("slope", f"labels no longer follow the scores ({seen}): joined to the wrong rows?")
         if values:
-            names = ", ".join(name for name, _ in values[:3])
+            names = tuple(name for name, _ in values[:3])
             counts, more = values[0][1], len(values) - 3
             also = f" and {more} more" if more > 0 else ""
             why = "labels of this value missing?" if counts.level < 0.0 else "labels of this value wrong?"
-            return suspect("value", f"positives of {names}{also} {counts.times}, other values as usual: {why}", counts)
+            cause = f"positives of {', '.join(names)}{also} {counts.times}, other values as usual: {why}"
+            return replace(suspect("value", cause, counts), values=names)
         expected_change = np.log(max(whole.expected / whole.rows, 1e-12) / max(float(np.median(rate)), 1e-12))
         if (
             moved
@@ -390,7 +393,7 @@ class Look:
         """Return the look that `state` described, with the rows of its suspect periods."""
         past = [[np.nan if number is None else float(number) for number in numbers] for numbers in state["past"]]
         suspects = [
-            Suspect(**{**one, "counts": Counts(**one["counts"]), "rows": kept})
+            Suspect(**{**one, "counts": Counts(**one["counts"]), "rows": kept, "values": tuple(one.get("values", ()))})
             for one, kept in zip(state["suspects"], rows, strict=True)
         ]
         return Look(past, np.array(state["scores"], dtype=np.float64), suspects)

@@ -106,6 +106,10 @@ class ServedPcoc:
     pcoc: float
     low: float
     high: float
+    excess: float = np.nan
+    """Predicted minus observed positives since then: the rows times their mean error."""
+    rows: float = np.nan
+    """The weight of the rows since then; NaN where the periods of an older file are among them."""
 
     @property
     def includes_one(self) -> bool:
@@ -152,14 +156,14 @@ class _Watched:
     raised: str | None = None
     before: FloatArray = field(default_factory=lambda: np.zeros((2, len(NULLS_KEPT))))
     """The log-likelihoods of nulls before the served version, for its confidence sequence …"""
-    since: list[tuple[str, float, float, float]] = field(default_factory=list)
-    """… and the periods since: name, positives, expected positives and their information."""
+    since: list[tuple[str, *tuple[float, ...]]] = field(default_factory=list)
+    """… and the periods since: name, positives, expected positives, their information, and the weight of the rows."""
 
     def add(self, period: str, likelihood: Marginals, sums: FloatArray) -> None:
         if not self.since:
             self.before = self.evidence.kept_nulls
-        expected, positives, _, information = sums.tolist()
-        self.since.append((period, positives, expected, information))
+        expected, positives, weight, information = sums.tolist()
+        self.since.append((period, positives, expected, information, weight))
         if len(self.since) > MOST_PERIODS:
             del self.since[: MOST_PERIODS // 2]
         self.marks[self.evidence.periods] = (period, *self.sums)
@@ -263,24 +267,29 @@ class Monitor:
         found = [self._alarm(what, watched) for what, watched in self._watched.items() if watched.raised is not None]
         return sorted(found, key=lambda alarm: -abs(alarm.excess))
 
-    def served(self, what: Collection[str] | None = None) -> list[ServedPcoc]:
+    def served(self, what: Collection[str] | None = None, most: int | None = None) -> list[ServedPcoc]:
         """Return the PCOC since the present version is served, with a confidence sequence, the costliest first.
 
         Parameters
         ----------
         what : as in `Alarm`; everything that had rows since then if None. The slope has none.
+        most : return so many of them; all if None.
         """
-        result = []
+        chosen = []
         for name, watched in self._watched.items():
-            if name == "slope" or not watched.since or (what is not None and name not in what):
-                continue
-            periods = np.array([numbers for _, *numbers in watched.since])
-            expected, positives = periods[:, 1].sum(), periods[:, 0].sum()
+            if name != "slope" and watched.since and (what is None or name in what):
+                # The weight is not known of periods that an older file has.
+                numbers = np.array([[*one, np.nan][:4] for _, *one in watched.since])
+                chosen.append((name, watched, numbers, float(numbers[:, 1].sum() - numbers[:, 0].sum())))
+        chosen.sort(key=lambda one: -abs(one[3]))
+        result = []
+        for name, watched, numbers, excess in chosen[:most]:
+            periods, positives, rows = numbers[:, :3], numbers[:, 0].sum(), float(numbers[:, 3].sum())
             ends = shift_interval(periods, watched.before, watched.evidence.largest_effect)
             high, low = (pcoc_of_shift(periods, end) for end in ends)
-            pcoc = float(expected / positives) if positives > 0.0 else np.inf
-            result.append((float(expected - positives), ServedPcoc(name, watched.since[0][0], pcoc, low, high)))
-        return [one for _, one in sorted(result, key=lambda pair: -abs(pair[0]))]
+            pcoc = float(periods[:, 1].sum() / positives) if positives > 0.0 else np.inf
+            result.append(ServedPcoc(name, watched.since[0][0], pcoc, low, high, excess, rows))
+        return result
 
     def table(self) -> "pl.DataFrame":
         """Return everything that is watched: evidence, PCOC since the most probable change, the period effect."""

@@ -310,6 +310,30 @@ _HEAD_METRICS = {
     "mcnet_monitor_pcoc": ("gauge", "Predicted over observed positives of all rows since the most probable change."),
     "mcnet_monitor_e_value": ("gauge", "Evidence against calibration, weighted by its share of alpha."),
     "mcnet_monitor_alarms": ("gauge", "Alarms that stand: of all rows, the slope, and field values."),
+    "mcnet_update_refused": ("gauge", "1 while the gate has refused the last new model."),
+    "mcnet_suspect_periods": ("gauge", "Suspect periods that are kept and not learnt."),
+    "mcnet_alerts_waiting": ("gauge", "Alerts that no webhook has taken yet; those of the last days."),
+    "mcnet_alerts_sent_total": ("counter", "Alerts that the webhook has taken."),
+    "mcnet_alert_failures_total": ("counter", "Attempts to send an alert that failed."),
+    "mcnet_alerts_dropped_total": ("counter", "Alerts that were given up."),
+    "mcnet_value_pcoc": ("gauge", "Predicted over observed positives of a field value since the version is served."),
+    "mcnet_value_pcoc_low": ("gauge", "The lower end of its 95 % interval."),
+    "mcnet_value_pcoc_high": ("gauge", "The upper end of its 95 % interval."),
+    "mcnet_value_rows": ("gauge", "The rows of a field value since the version is served."),
+}
+
+
+_ALERT_COUNTS = {
+    "mcnet_alerts_waiting": "waiting",
+    "mcnet_alerts_sent_total": "sent",
+    "mcnet_alert_failures_total": "failures",
+    "mcnet_alerts_dropped_total": "dropped",
+}
+_VALUE_NUMBERS = {
+    "mcnet_value_pcoc": "pcoc",
+    "mcnet_value_pcoc_low": "low",
+    "mcnet_value_pcoc_high": "high",
+    "mcnet_value_rows": "rows",
 }
 
 
@@ -335,16 +359,26 @@ def _head_values(board: Board, head: "ServedVersions") -> dict[str, float]:
 
 
 def _monitor_values(status: dict[str, Any] | None) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Yield what the update job found: the level and the slope of all rows, and the number of alarms."""
+    """Yield what the update job found: the level and the slope of all rows, alarms, and the values that matter most."""
     if status is None:
         return
     run, ended = status.get("last_run") or {}, status.get("last_ended")
     if isinstance(ended, str):
         yield "mcnet_update_age_seconds", {}, _age(ended)
     yield "mcnet_update_failed", {}, run.get("outcome") == "failed"
+    yield "mcnet_update_refused", {}, (status.get("decision") or {}).get("outcome") == "refused"
+    yield "mcnet_suspect_periods", {}, sum(one.get("state") == "waiting" for one in status.get("suspects") or [])
+    for metric, name in _ALERT_COUNTS.items():
+        yield metric, {}, (status.get("alerts") or {}).get(name, 0)
     monitor = status.get("monitor")
     if not monitor:
         return
+    for one in monitor.get("values") or ():
+        field, _, value = one["what"].partition("=")
+        for metric, name in _VALUE_NUMBERS.items():
+            unknown = math.nan if name == "rows" else math.inf  # JSON has no infinite ends
+            number = one.get(name)
+            yield metric, {"field": field, "value": value}, unknown if number is None else number
     watched = {line["what"]: line for line in monitor.get("table", []) if line.get("what") in ("level", "slope")}
     if "level" in watched:
         pcoc = watched["level"].get("pcoc")

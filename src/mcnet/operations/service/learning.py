@@ -1,6 +1,7 @@
 """`--learn`: the update job at the end of every period, in a separate process, so that answers do not wait for it."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mcnet.errors import McnetError
+from mcnet.operations.alerts import ADDRESS_VARIABLE, OFF, AlertSender
 from mcnet.operations.service.feedback import present
 from mcnet.operations.service.settings import ServiceSettings, log_event
 from mcnet.operations.update import record_failed_run
@@ -38,10 +40,14 @@ class Learning:
         self._job: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="learning", daemon=True)
+        # Alerts have a thread of their own: a receiver that does not answer delays no learning.
+        self._alerts = AlertSender(settings.store, settings.webhook, log_event) if settings.webhook else None
 
     def start(self) -> None:
-        """Begin, in a thread."""
+        """Begin, in threads."""
         self._thread.start()
+        if self._alerts is not None:
+            self._alerts.start()
 
     def stop(self) -> None:
         """End a job that runs, and run no more."""
@@ -50,6 +56,8 @@ class Learning:
             if self._job is not None and self._job.poll() is None:
                 self._job.terminate()
         self._thread.join(10.0)
+        if self._alerts is not None:
+            self._alerts.stop()
 
     def _run(self) -> None:
         wait = timedelta(seconds=self._settings.learn_after_seconds)
@@ -93,8 +101,11 @@ class Learning:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
+                env=os.environ | ({} if self._alerts is None else {ADDRESS_VARIABLE: OFF}),
             )
         out, errors = self._job.communicate()
+        if self._alerts is not None:
+            self._alerts.wake()
         if self._stop.is_set():
             return True
         done = _document(out)

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from mcnet.errors import InputError
+from mcnet.operations.alerts import FieldValues, Webhook
 from mcnet.store.store import Store
 
 # The settings of a service: its store, its limits, and the tokens for changes.
@@ -80,6 +81,10 @@ class ServiceSettings:
     tokens: tuple[Token, ...] = ()
     """The tokens that changes of state need; without one nothing can be changed."""
     limits: Limits = Limits()
+    webhook: Webhook | None = None
+    """Where alarms, refusals and suspect periods are sent."""
+    field_values: FieldValues = "show"
+    """How field values are named in metrics."""
     board: Path = Path()
     """The folder in which the workers count what they do."""
 

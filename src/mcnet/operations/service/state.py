@@ -11,6 +11,7 @@ import numpy as np
 
 from mcnet.errors import McnetError
 from mcnet.model.drawing import largest_lines, lines_of, score_range
+from mcnet.operations.alerts import find_key, name_of
 from mcnet.operations.service.board import BUCKETS, ROUTES, Board, HeadNumbers, Numbers
 from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
@@ -86,10 +87,22 @@ class ServiceState:
         self._lock = threading.Lock()
 
     def loop_statuses(self) -> dict[str, dict[str, Any] | None]:
-        """Return what the update job of each head wrote last."""
+        """Return what the update job of each head wrote last, with field values as metrics may name them."""
         if self._heads.unreachable is not None:
             return {}
-        return {name: loop_status(self._heads.store, name) for name in list(self._heads.by_name)}
+        statuses = {name: loop_status(self._heads.store, name) for name in list(self._heads.by_name)}
+        for name, status in statuses.items():
+            if status is not None and status["monitor"]:
+                status["monitor"]["values"] = self._told_values(name, status["monitor"].get("values") or [])
+        return statuses
+
+    def _told_values(self, head: str, values: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return field values as they are, with hashes in the place of their names, or none."""
+        how = self._settings.field_values
+        key = find_key(self._heads.store.state(head)) if how == "hash" else ""
+        if how == "hide" or key is None:
+            return []
+        return [one | {"what": name_of(one["what"], how, key)} for one in values]
 
     def document(self, head: ServedVersions) -> dict[str, Any]:
         """Return the state of a head as JSON-able values."""
