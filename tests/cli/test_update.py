@@ -54,7 +54,7 @@ def test_alerts_are_sent_once_and_a_webhook_that_is_down_changes_nothing_else(mc
         write_days(folder, 8, 11, ratio=0.25, rows=20_000)
         assert mcnet(*words).code == 3
         sent = receiver.documents
-        assert [one["type"] for one in sent[:2]] == ["mcnet.refusal", "mcnet.alarm"]
+        assert [one["type"] for one in sent[:2]] == ["refusal", "alarm"]
         assert "country=" not in str(sent).replace("country=#", "")
         assert sum(one["data"].get("what") == "level" for one in sent) == 1
         assert "the gate refused a new model, and version 1 stays" in sent[0]["data"]["text"]

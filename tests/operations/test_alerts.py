@@ -47,7 +47,7 @@ def test_what_is_sent_is_signed_as_standard_webhooks_says(state, receiver):
     expected = base64.b64encode(hmac.new(SECRET.encode(), signed, "sha256").digest()).decode()
     assert headers["webhook-signature"] == f"v1,{expected}"
     (document,) = receiver.documents
-    assert (document["type"], document["data"]["head"]) == ("mcnet.alarm", "ctr")
+    assert (document["type"], document["data"]["head"]) == ("alarm", "ctr")
     assert document["data"]["text"] == "0: country=NL is off"
 
 

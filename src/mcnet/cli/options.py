@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mcnet.cli.run import Printer
-from mcnet.errors import FileFormatError, InputError
+from mcnet.errors import Advice, FileFormatError, InputError
 from mcnet.rows.locations import FORMAT_NAMES
 
 # The configuration file `mcnet.toml`: options that need not be repeated on every command line.
@@ -196,7 +196,8 @@ def send_waiting_alerts(store: Any, webhook: Any) -> None:
     opened = store if isinstance(store, Store) else Store(store)
     done = send_alerts(opened, webhook, [opened.chosen_head(head_name())], QUICK_WAITS_SECONDS)
     if done.reason:
-        warn(f"an alert could not be sent to {webhook.host} ({done.reason})", "it is kept, and a later run sends it")
+        advice = Advice("it is kept, and a later run sends it")
+        warn(f"an alert could not be sent to {webhook.host} ({done.reason})", advice)
 
 
 # Settings from words like `bins=10`: parameters of a method, options of an export, settings of an object store.

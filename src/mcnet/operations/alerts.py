@@ -390,7 +390,7 @@ def _body(state: LoopState, event: Mapping[str, Any], field_values: FieldValues)
 
     data = {"store": state.store.name, "head": state.head, **event["data"]}
     data = {name: masked(value) for name, value in data.items()}
-    return json.dumps({"type": f"mcnet.{event['type']}", "timestamp": event["time"], "data": data}).encode()
+    return json.dumps({"type": event["type"], "timestamp": event["time"], "data": data}).encode()
 
 
 class AlertSender:

@@ -425,7 +425,7 @@ def _restored(state: Mapping[str, Any]) -> _Watched:
     )
     if "since" in state:  # older files have none
         watched.before = np.array(state["before"], dtype=np.float64)
-        watched.since = [(str(period), *map(float, numbers)) for period, *numbers in state["since"]]  # type: ignore[misc]
+        watched.since = [(str(period), *map(float, numbers)) for period, *numbers in state["since"]]
     return watched
 
 
