@@ -10,6 +10,7 @@ import mcnet
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.datasets.worlds import DelayedWorld, make_world
 from mcnet.errors import InputError
+from mcnet.sketch.grid import VALUE_UNITS
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.arrival import ArrivalCurve, corrected_sketch
 from mcnet.store.entries import Entry
@@ -86,6 +87,15 @@ def test_a_corrected_period_expects_the_positives_that_will_be_there(delayed):
     assert np.mean(ratios) == pytest.approx(1.0, abs=0.05)
     assert corrected_sketch(early, None, curve) is early
     assert corrected_sketch(early, 0.0, None) is early
+
+
+def test_what_rows_are_worth_is_corrected_with_them(delayed):
+    early = counted(delayed, 12, 0).with_value(2.5)
+    corrected = corrected_sketch(early, 0.0, learnt(delayed))
+    assert corrected.value_kind == "row"
+    expected = [2.5 * corrected.total_weight, 2.5 * corrected.total_positives, 2.5**2 * corrected.total_weight]
+    assert corrected.values.sum(axis=0) / VALUE_UNITS == pytest.approx(expected, rel=1e-6)
+    assert corrected.without_values() == corrected_sketch(early.without_values(), 0.0, learnt(delayed))
 
 
 def test_one_class_periods_are_corrected_too(delayed):

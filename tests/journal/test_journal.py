@@ -54,6 +54,22 @@ def test_a_journal_adds_up_what_was_added(journal):
     assert journal.verify() == []
 
 
+def test_what_rows_are_worth_is_kept_and_its_loss_is_said_once(journal):
+    worth = {day: rows(day).with_value(2.0) for day in (1, 2, 3)}
+    for day, sketch in worth.items():
+        journal.add(sketch, day, source="shop")
+    assert dict(journal.sketches()) == {str(day): sketch for day, sketch in worth.items()}
+    assert journal.sketch().value_kind == "row"
+    for seed in (4, 5):
+        journal.add(rows(seed), 1, source=f"feedback {seed}")
+        journal.add(rows(seed + 9), 3, source=f"feedback {seed}")
+    for merge in (lambda: journal.sketch(until=1), lambda: journal.compact(before=2)):
+        with pytest.warns(CalibrationWarning, match="has no values") as said:
+            merge()
+        assert len(said) == 1
+    assert journal.sketch(since=2, until=2).value_kind == "row"
+
+
 def test_the_same_source_twice_changes_nothing(journal):
     assert journal.add(rows(1), 1, source="a").rows == 50
     again = journal.add(rows(1), 1, source="a")

@@ -142,6 +142,9 @@ def sum_of_sketches(sketches: Sequence[Sketch]) -> Sketch:
                 "the rows of these count more than once"
             )
     parts = list(sketches)
+    if len({sketch.value_kind for sketch in parts}) > 1:
+        warn("the sum of these sketches has no values: one has none, or knows them of positives alone")
+        parts = [sketch.without_values() for sketch in parts]
     while len(parts) > 1:  # neighbours first: one after the other, thousands of them would take the square of the time
         left = parts[-1:] if len(parts) % 2 else []
         parts = [*(_sum(one, other) for one, other in zip(parts[::2], parts[1::2], strict=False)), *left]
@@ -158,10 +161,6 @@ def _sum(one: Sketch, other: Sketch) -> Sketch:
     ):
         if here != there:
             raise InputError(f"sketches of different {what} do not add up: {here} and {there}; make both alike")
-    kind = one.value_kind if one.value_kind == other.value_kind else None
-    if kind is None and (one.value_kind or other.value_kind):
-        warn("the sum of these sketches has no values: one has none, or knows them of positives alone")
-        one, other = one.without_values(), other.without_values()
     contexts, first, second = one.contexts.united(other.contexts)
     both = Cells.concatenate(
         Cells(first[one.context], one.cells.key, one.fold, one.cells.sums),

@@ -132,7 +132,7 @@ def corrected_sketch(sketch: Sketch, age: float | None, arrival: ArrivalCurve | 
 
     With the share s that has arrived, a positive counts 1 / s. A negative may still become a positive: with the rate q
     of positives so far, a smooth curve per context, it counts (1 − q/s) / (1 − q), so that the weight of the rows stays
-    what it is. All weights are then reduced to what such rows can tell: with N expected positives and the variance v of
+    what it is. What rows are worth counts like the rows. All weights are then reduced to what such rows can tell: with N expected positives and the variance v of
     log s, the information of N complete positives is N, of these N / ((1 − s·p) / (s·(1 − p)) + N·v/(1 − p)).
 
     Parameters
@@ -151,9 +151,28 @@ def corrected_sketch(sketch: Sketch, age: float | None, arrival: ArrivalCurve | 
     rate = min(expected / sketch.total_weight, HIGHEST_RATE)
     information = (1.0 - rate) / ((1.0 - share * rate) / share + expected * variance)
     weight = positives + negatives
-    sums = np.column_stack([weight, positives, sketch.cells.sums[:, 2] * weight / sketch.weight]) * information
+    position = sketch.cells.sums[:, 2] * weight / sketch.weight
+    sums = np.column_stack([weight, positives, position, _values(sketch, share, negatives)]) * information
     cells = Cells(sketch.cells.context, sketch.cells.key, sketch.fold, sums)
     return replace(sketch, cells=cells.take(weight > 0.0), known_sources=sketch.sources)
+
+
+def _values(sketch: Sketch, share: float, negatives: FloatArray) -> FloatArray:
+    """Return the sums of values once the positives have arrived; no columns for a sketch without values."""
+    if sketch.value_kind is None:
+        return sketch.values
+    first, group = sketch.value_groups
+
+    def ratio(after: FloatArray, before: FloatArray) -> FloatArray:
+        known = np.bincount(group, before)
+        return np.divide(np.bincount(group, after), known, out=np.ones(len(first)), where=known > 0.0)
+
+    worth, positive, squares = sketch.values[first].T
+    kept = ratio(negatives, sketch.weight - sketch.positives)
+    rows = ratio(sketch.positives / share + negatives, sketch.weight)
+    values = np.zeros_like(sketch.values)
+    values[first] = np.column_stack([positive / share + kept * (worth - positive), positive / share, squares * rows])
+    return values
 
 
 def _rates(sketch: Sketch) -> FloatArray:
