@@ -4,10 +4,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import polars as pl
 import pytest
 from tests.databases import NO_PSYCOPG
 
 from mcnet._shared import messages
+from mcnet.store.schema import METADATA
+from mcnet.store.store import Store
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 LOOP = GOLDEN / "loop"
@@ -68,23 +71,47 @@ def test_without_its_driver_postgresql_is_refused_with_what_to_install(mcnet, mo
     assert "a store in PostgreSQL needs psycopg, which is not installed" in done.err
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "update",
-        "fit",
-        "compare",
-        "evaluate",
-        "backtest",
-        "monitor",
-        "serve",
-        "journal list",
-        "versions list",
-        "store show",
-    ],
-)
+COMMANDS = [
+    *("update", "fit", "compare", "evaluate", "backtest", "monitor", "serve"),
+    *("journal list", "versions list", "store show"),
+]
+
+
+def with_output(command, store):
+    return *command.split(), store, *(("-o", "m.json") if command == "fit" else ())
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "store check", "store migrate", "journal compact", "versions history"])
+def test_no_command_shows_a_password_of_an_address(mcnet, command):
+    for address in (
+        "postgresql://me:secret@db/ads",
+        "Postgresql://me@db/ads?sslpassword=secret",
+        "mysql://me:secret@db/ads",
+    ):
+        done = mcnet(*with_output(command, address))
+        assert (done.code, done.err.count("\n"), "secret" in done.out + done.err) == (2, 1, False), done
+
+
+def test_a_password_of_the_environment_is_nowhere(mcnet, log, columns, tmp_path, monkeypatch, postgresql_store):
+    monkeypatch.setenv("PGPASSWORD", "open-sesame")
+    store = postgresql_store()
+    page, settings = tmp_path / "status.html", (*columns, "--time", "day", "--every", "1d")
+    frame = pl.read_parquet(log).with_columns(day=pl.lit("2026-11-16"))
+    frame.write_parquet(log)
+    said = [mcnet("update", store, log, *settings, "--status", page, "--json")]
+    assert said[0].code == 0, said[0].err
+    for command in ("monitor", "journal list", "versions list", "versions history", "store show", "store check"):
+        said += [mcnet(*command.split(), store), mcnet(*command.split(), store, "--wrong")]
+    texts = [page.read_text(encoding="utf-8"), *(one.out + one.err for one in said)]
+    with Store(store).database.reading() as connection:
+        for table in METADATA.sorted_tables:
+            texts += [repr(row) for row in connection.execute(table.select())]
+    assert not [text for text in texts if "open-sesame" in text]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_folder_of_mcnet_0_1_is_refused_with_the_command_that_takes_it_in(mcnet, command):
     folder = Path(__file__).parents[1] / "golden" / "journal"
-    done = mcnet(*command.split(), folder, *(("-o", "m.json") if command == "fit" else ()))
+    done = mcnet(*with_output(command, folder))
     said = f"mcnet: {folder} is a journal of mcnet 0.1; take it into a store: mcnet store import ads.db {folder}\n"
     assert (done.code, done.err) == (2, said)

@@ -323,9 +323,20 @@ def test_a_role_without_rights_is_told_so(postgresql_store, postgresql):
         connection.execute(sa.text("DROP ROLE reader"))
 
 
-@pytest.mark.parametrize("address", ["postgresql://me:secret@db/ads", "postgresql://me@db/ads?password=secret"])
-def test_a_password_in_the_address_is_refused_and_not_shown(address):
-    with pytest.raises(InputError, match="PGPASSWORD") as caught:
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("postgresql://me:secret@db/ads", "PGPASSWORD"),
+        ("POSTGRES://me:secret@db/ads", "PGPASSWORD"),
+        ("postgresql://me@db/ads?password=secret", "PGPASSWORD"),
+        ("postgresql://me@db/ads?sslpassword=secret", "PGPASSWORD"),
+        ("postgresql:/me:secret@db/ads", "postgresql://user@host:port/database"),
+        ("postgresql://me:secret@db:port/ads", "postgresql://user@host:port/database"),
+        ("mysql+pymysql://me:secret@db/ads", "postgresql://user@host:port/database"),
+    ],
+)
+def test_a_password_in_the_address_is_refused_and_not_shown(address, said):
+    with pytest.raises(InputError, match=said) as caught:
         Store(address)
     assert "secret" not in str(caught.value)
 

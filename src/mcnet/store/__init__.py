@@ -8,9 +8,13 @@
 - `import_folders`: journals and registries of earlier versions of mcnet.
 """
 
+import re
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+DATABASE_URL = re.compile(r"(postgres(ql)?|mysql|mariadb|mssql|oracle|redshift|sqlite)(\+\w+)?:/", re.IGNORECASE)
+"""What the address of a database begins with, also of one that cannot be a store: it may have a password."""
 
 _FOLDERS = {"journal.json": "a journal", "registry.json": "a registry"}
 """The files by which folders of mcnet 0.1 are known."""
@@ -20,7 +24,7 @@ def is_store(address: Any) -> bool:
     """Tell whether something is the address of a store, or a folder of mcnet 0.1, which is refused with advice."""
     if not isinstance(address, str | PathLike):
         return False
-    if str(address).startswith(("postgresql://", "postgresql+", "postgres://")):
+    if DATABASE_URL.match(str(address)):
         return True
     try:
         if old_folder(Path(address)):

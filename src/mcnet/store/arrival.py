@@ -132,8 +132,9 @@ def corrected_sketch(sketch: Sketch, age: float | None, arrival: ArrivalCurve | 
 
     With the share s that has arrived, a positive counts 1 / s. A negative may still become a positive: with the rate q
     of positives so far, a smooth curve per context, it counts (1 − q/s) / (1 − q), so that the weight of the rows stays
-    what it is. What rows are worth counts like the rows. All weights are then reduced to what such rows can tell: with N expected positives and the variance v of
-    log s, the information of N complete positives is N, of these N / ((1 − s·p) / (s·(1 − p)) + N·v/(1 − p)).
+    what it is. Sums of values are changed alike. All weights are then reduced to what such rows can tell: with N
+    expected positives and the variance v of log s, the information of N complete positives is N, of these
+    N / ((1 − s·p) / (s·(1 − p)) + N·v/(1 − p)).
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from mcnet._shared.files import disk_path, exclusive_lock
 from mcnet._shared.messages import need_extra
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
-from mcnet.store import old_folder
+from mcnet.store import DATABASE_URL, old_folder
 from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
 
 WAIT_SECONDS = 30.0
@@ -57,7 +57,7 @@ class Database:
         text = fspath(address) if isinstance(address, str | PathLike) else ""
         self.given = text
         self.path: Path | None = None
-        if re.match(r"postgres(ql)?(\+\w+)?://", text):
+        if DATABASE_URL.match(text):
             self.url = _postgresql_url(text)
         else:
             self.path = disk_path(address, "a store in a file")
@@ -394,11 +394,15 @@ def _postgresql_url(text: str) -> URL:
     try:
         url = make_url(text)
     except (exc.ArgumentError, ValueError):
-        raise InputError("the address of a store is postgresql://user@host:port/database") from None
-    if url.password is not None or "password" in url.query:
+        url = URL.create("none")
+    if not url.drivername.lower().startswith("postgres"):  # the address may have a password, and is not shown
+        raise InputError(
+            "a store is a file on this machine, named by its path, or postgresql://user@host:port/database"
+        )
+    if url.password is not None or any("password" in name for name in url.query):
         raise InputError(
             f"{url.set(password='***', query={}).render_as_string()} has a password, which lists of processes and logs "
-            "would show; leave it out, and set PGPASSWORD, PGPASSFILE or ~/.pgpass"
+            "would show; leave it out, and set PGPASSWORD, PGPASSFILE or ~/.pgpass, or use ?service= of libpq"
         )
     return url.set(drivername="postgresql+psycopg")
 
