@@ -30,18 +30,16 @@ def _free_port() -> int:
 class Server:
     """A PostgreSQL server with an empty database, which may be stopped and started again.
 
-    Parameters
-    ----------
-    fsync : whether it survives the end of the machine; no test ends one.
+    It has no fsync, which takes seconds per start: tests kill processes, not the machine, and what they wrote stays.
     """
 
-    def __init__(self, fsync: bool = False) -> None:
+    def __init__(self) -> None:
         initdb, server = _program("initdb"), _program("pg_ctl")
         # The server refuses to run as root, as tests in a container often do.
         as_other = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
         if initdb is None or server is None or (as_other and shutil.which("runuser") is None):
             pytest.skip(NO_POSTGRESQL)
-        self.folder, self.fsync, self.port = Path(tempfile.mkdtemp(prefix="mcnet-postgresql-")), fsync, 0
+        self.folder, self.port = Path(tempfile.mkdtemp(prefix="mcnet-postgresql-")), 0
         if as_other:
             shutil.chown(self.folder, "postgres")
         data = str(self.folder / "data")
@@ -62,8 +60,7 @@ class Server:
         return f"postgresql://mcnet@127.0.0.1:{self.port}/postgres"
 
     def start(self, *, check: bool = True) -> int:
-        options = f"-c listen_addresses=127.0.0.1 -p {self.port} -k {self.folder} -c jit=off"
-        options += "" if self.fsync else " -c fsync=off"
+        options = f"-c listen_addresses=127.0.0.1 -p {self.port} -k {self.folder} -c jit=off -c fsync=off"
         return self._run(*self._command, "-l", str(self.folder / "log"), "-o", options, "start", check=check)
 
     def crash(self) -> None:

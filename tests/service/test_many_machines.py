@@ -26,7 +26,7 @@ ROWS, PASSWORD = 5, "open-sesame"
 @pytest.fixture(scope="module")
 def server():
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
-    one = Server(fsync=True)
+    one = Server()
     try:
         yield one
     finally:
