@@ -26,6 +26,7 @@ from mcnet.errors import (
     StoreUnavailableError,
 )
 from mcnet.metrics.evaluation import Evaluation, evaluate, evaluate_sketch
+from mcnet.metrics.slices import Slices, slices
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import load
 from mcnet.networks.baselines import AdaCalib, NeuCalib
@@ -90,6 +91,7 @@ __all__ = [
     "Selection",
     "SimulatedAuctions",
     "Sketch",
+    "Slices",
     "Store",
     "StoreUnavailableError",
     "Temperature",
@@ -113,6 +115,7 @@ __all__ = [
     "simulate",
     "simulate_auctions",
     "sketch_query",
+    "slices",
     "update",
     "write_backtest_report",
     "write_report",

@@ -193,3 +193,44 @@ def test_money_is_printed_and_listed_and_refused_where_it_cannot_be(tmp_path, mc
         refused = mcnet("evaluate", *named, *words)
         assert refused.code == 2, refused.out
         assert problem in refused.err
+
+
+def test_slices_are_printed_and_end_in_advice(tmp_path, mcnet, model):
+    rng = np.random.default_rng(2)
+    p = rng.uniform(0.02, 0.4, 12_000)
+    device = rng.integers(0, 3, len(p))
+    truth = np.where(device == 0, 0.5 * p, p)
+    table = pl.DataFrame({"pctr": p, "click": (rng.random(len(p)) < truth).astype(int), "device": device})
+    table = table.with_columns(country=pl.lit("NL"), id=pl.int_range(pl.len()).cast(pl.String))
+    log = tmp_path / "wrong.csv"
+    table.write_csv(log)
+    named = (log, "--score", "pctr", "--label", "click")
+    found = mcnet("slices", *named, "--json").document
+    assert (found["slices"][0]["column"], found["slices"][0]["value"]) == ("device", "0")
+    assert found["advised_fields"] == ["device"]
+    assert found["left_out"]["country"] == "one value"
+    shown = mcnet("slices", *named).out
+    assert "multicalibration error" in shown
+    assert shown.rstrip().endswith("--field device")
+    judged = mcnet("slices", log, "--model", model, "--exclude", "device", "--exclude", "id", "--json")
+    assert judged.code == 2  # what is left has one value
+    assert "no column to cut slices by" in judged.err
+    assert mcnet("slices", log, "--model", model, "--json").document["model"] == str(model)
+
+
+def test_slices_say_what_is_wrong(tmp_path, mcnet, log, columns):
+    saved = tmp_path / "sketch.parquet"
+    assert mcnet("sketch", log, *columns, "-o", saved).code == 0
+    holed = tmp_path / "holed.parquet"
+    pl.read_parquet(log).with_columns(pctr=pl.when(pl.int_range(pl.len()) != 5).then("pctr")).write_parquet(holed)
+    named = ("--score", "pctr", "--label", "click")
+    for words, problem in (
+        ((saved, *named), "give the log itself"),
+        ((log,), "name the columns with --score and --label"),
+        ((log, *named, "--exclude", "nope"), "no column 'nope' to leave out"),
+        ((holed, *named), "row 5"),
+    ):
+        done = mcnet("slices", *words)
+        assert (done.code, problem in done.err) == (2, True), done.err
+    dropped = mcnet("slices", holed, *named, "--drop-missing", "--json").document
+    assert (dropped["dropped_rows"], dropped["rows"]) == (1, len(pl.read_parquet(log)) - 1)

@@ -28,7 +28,7 @@ def test_every_command_has_an_example(mcnet):
         assert {words[0] for words in found} == {command}
 
 
-USE_A_MODEL = ("apply", "evaluate", "export", "monitor", "show", "value", "versions")
+USE_A_MODEL = ("apply", "evaluate", "export", "monitor", "show", "slices", "value", "versions")
 NEEDED_MODELS = dict.fromkeys(USE_A_MODEL, ("model.json",)) | {"diff": ("old.json", "new.json")}
 NETWORKS = {"paper": pytest.mark.networks}
 ELSEWHERE = ("demo", "serve")

@@ -12,6 +12,7 @@ from mcnet.cli.journal import backtest, journal
 from mcnet.cli.monitor import monitor
 from mcnet.cli.show import export, show
 from mcnet.cli.sketch import merge, sketch
+from mcnet.cli.slices import slices
 from mcnet.cli.store import store
 from mcnet.cli.update import serve, update
 from mcnet.cli.value import value
@@ -26,13 +27,25 @@ app = options.Commands(
 _EVERY_COMMAND = "Options of every command: --head, --config, --no-config, --debug. See mcnet --help."
 _COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Learn": (fit, compare, sketch, merge, methods),
-    "Use": (apply, evaluate, value, show, diff, export),
+    "Use": (apply, evaluate, slices, value, show, diff, export),
     "Over time": (journal, update, monitor, backtest),
     "Serve": (serve, versions, store),
     "Study": (demo,),
 }
 """Every command, by what it is for."""
-_READ_LOGS = {"fit", "compare", "sketch", "apply", "evaluate", "value", "diff", "journal", "update", "backtest"}
+_READ_LOGS = {
+    "fit",
+    "compare",
+    "sketch",
+    "apply",
+    "evaluate",
+    "slices",
+    "value",
+    "diff",
+    "journal",
+    "update",
+    "backtest",
+}
 """The commands that read logs."""
 
 for purpose, commands in _COMMANDS.items():

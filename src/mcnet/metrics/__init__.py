@@ -3,6 +3,7 @@
 - `metric`: every metric, one entry each; add one here. `evaluation`: all of them at once, from rows or a sketch.
 - Metrics: `calibration_error` (of field values and of bins), `scores` (log-loss, Brier, AUC, GAUC), `smooth_error`.
 - Money: `money` (over-bid and under-bid), `actions` (the field values to act on).
+- `slices`: which values of any column are off, by the sums of `slice_sums`.
 - What they work on: `judged_rows`, `sums`, `field_values`. How sure they are: `intervals`. Their tables: `text`.
 """
 

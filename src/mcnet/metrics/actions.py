@@ -1,20 +1,21 @@
 """The action list: which field values to act on, by money beyond noise, false discoveries controlled."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import gammainc, gammaincc
 
+from mcnet._shared.arrays import FloatArray, IntArray
 from mcnet._shared.messages import aligned, count, counted, figure, shown_value
 from mcnet.metrics.intervals import two_sided
-from mcnet.metrics.money import Money
+from mcnet.metrics.money import ValueSums
 
 if TYPE_CHECKING:
     import polars as pl
 
-_FEWEST_POSITIVES = 5.0
+FEWEST_POSITIVES = 5.0
 """Of a field value with fewer expected positives, no number of positives says much."""
 
 
@@ -115,27 +116,28 @@ def _signed(money: float) -> str:
     return ("+" if money > 0 else "") + figure(money)
 
 
-def find_actions(money: Money, *, q: float = 0.05, level: float = 0.95) -> Actions:
+def find_actions(
+    fields: Mapping[str, tuple[tuple[str, ...], ValueSums]], *, q: float = 0.05, level: float = 0.95
+) -> Actions:
     """Return the field values whose error is beyond noise, by Benjamini and Hochberg's procedure over all fields.
 
     A field value is tested by the effective number of its positives, as that of a Poisson distribution, two-sided.
 
     Parameters
     ----------
-    money : of an evaluation.
+    fields : the values of each field, and their sums.
     q : the expected share of false discoveries.
     level : of the intervals.
     """
     found, chances, too_few = [], [], 0
     z = two_sided(level)
-    for field, (values, table) in money.fields.items():
-        sums = table.sums
+    for field, (values, sums) in fields.items():
         expected, seen = sums.expected, sums.seen
         each = np.divide(sums.variance, sums.predicted, out=np.zeros_like(expected), where=sums.predicted > 0)
         low, high = (np.maximum(np.sqrt(seen + z * z / 4) - z / 2, 0) ** 2, (np.sqrt(seen + z * z / 4) + z / 2) ** 2)
         above = np.where(seen > 0, gammainc(np.maximum(seen, 1e-9), expected), 1.0)
         chance = np.minimum(2.0 * np.minimum(above, gammaincc(seen + 1.0, expected)), 1.0)
-        enough = expected >= _FEWEST_POSITIVES
+        enough = expected >= FEWEST_POSITIVES
         too_few += int((~enough).sum())
         for i in np.flatnonzero(enough):
             off, off_low, off_high = (_ratio(expected[i], n) - 1.0 for n in (seen[i], high[i], low[i]))
@@ -147,11 +149,24 @@ def find_actions(money: Money, *, q: float = 0.05, level: float = 0.95) -> Actio
             figures = (off, off_low, off_high, gained, money_low, money_high, beyond, factor)
             found.append(Action(field, values[i], *rows, *figures, advice))
             chances.append(float(chance[i]))
+    return Actions((found[i] for i in discoveries(np.array(chances), q)), len(found), too_few, q)
+
+
+def discoveries(chances: FloatArray, q: float) -> IntArray:
+    """Return the tests that Benjamini and Hochberg's procedure rejects, the smallest chance first.
+
+    Parameters
+    ----------
+    chances : of seeing what was seen, or more, by chance (p-values).
+    q : the expected share of false discoveries.
+
+    >>> discoveries(np.array([0.5, 0.001, 0.03]), 0.05).tolist()
+    [1, 2]
+    """
     order = np.argsort(chances, kind="stable")
     allowed = q * np.arange(1, len(order) + 1) / max(len(order), 1)
-    passed = np.flatnonzero(np.array(chances)[order] <= allowed) if len(order) else np.empty(0, np.intp)
-    chosen = order[: passed[-1] + 1] if len(passed) else order[:0]
-    return Actions((found[i] for i in chosen), len(found), too_few, q)
+    passed = np.flatnonzero(chances[order] <= allowed)
+    return order[: passed[-1] + 1] if len(passed) else order[:0]
 
 
 def _ratio(expected: float, seen: float) -> float:

@@ -156,7 +156,8 @@ class Evaluation:
         """
         if self.money is None:
             raise InputError("actions are sorted by money; evaluate with value=, such as value=1 for positives")
-        return find_actions(self.money, q=q, level=self.settings.level)
+        fields = {name: (values, table.sums) for name, (values, table) in self.money.fields.items()}
+        return find_actions(fields, q=q, level=self.settings.level)
 
     def plot(self, field: str | None = None, *, before: "Evaluation | None" = None) -> Any:
         """Show the reliability diagram as a Plotly figure or, given a field's name, the PCOC of its values.

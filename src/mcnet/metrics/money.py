@@ -117,7 +117,8 @@ def _fitted_prior(error: FloatArray, noise: FloatArray, means: Sequence[float], 
         share, mean = size / len(error), (real * centre).sum(axis=1) / size
         spread = noise * variance[:, None] / total + (centre - mean[:, None]) ** 2
         variance = np.maximum((real * spread).sum(axis=1) / size, 1e-12)
-        if np.allclose(before, np.concatenate([share, mean, variance]), rtol=1e-4, atol=1e-9):
+        after = np.concatenate([share, mean, variance])
+        if (np.abs(before - after) <= 1e-9 + 1e-4 * np.abs(after)).all():
             break
     parts = _log_parts(error, noise, _Prior(share, mean, variance, nothing, 0.0))
     real = np.exp(parts - np.logaddexp.reduce(parts, axis=0))[1:]

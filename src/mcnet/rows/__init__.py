@@ -5,6 +5,7 @@
 - `logs`: paths, globs and folders as one lazy table. `locations`: what a name stands for (a store, a lake, standard
   input, a folder of partitions), and settings that hold while files are opened. `formats`: each format opened.
   `csv_files`: what a format without types needs.
+- `candidates`: which columns of a log may be fields, and how each is cut.
 - `periods`: timestamps cut to hours, days or steps, and the names of periods.
 - `features`: features as a network takes them. `dialects`: what SQL engines write
   differently. `column_types`: how a query tells the type of a column.

@@ -367,6 +367,16 @@ def _is_pandas(column: Any) -> bool:
     return type(column).__module__.partition(".")[0] == "pandas" and hasattr(column, "index")
 
 
+def row_hashes(first_row: int, rows: int) -> NDArray[np.uint64]:
+    """Return 64 pseudo-random bits per row number, the same every time: the splitmix64 finaliser."""
+    with np.errstate(over="ignore"):
+        mixed = np.arange(first_row + 1, first_row + rows + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
 # Undo the down-sampling of negatives, in the weights of rows or in scores.
 
 

@@ -295,7 +295,7 @@ def typed_timestamps(column: "pl.Series", first_row: int = 0, describe_row: Desc
     numbers = strings.cast(pl.Int64, strict=False)
     if numbers.null_count() == strings.null_count():
         return numbers
-    timestamps = _parsed(strings)
+    timestamps = parsed_timestamps(strings)
     unread = (timestamps.is_null() & strings.is_not_null()).arg_true()
     if len(unread):
         row = _in_row(unread[0], first_row, describe_row)
@@ -306,7 +306,7 @@ def typed_timestamps(column: "pl.Series", first_row: int = 0, describe_row: Desc
     return timestamps
 
 
-def _parsed(texts: "pl.Series") -> "pl.Series":
+def parsed_timestamps(texts: "pl.Series") -> "pl.Series":
     """Return strings as timestamps in UTC, to the second; what is not wholly understood is missing."""
     import polars as pl
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray
 from mcnet.errors import InputError
-from mcnet.rows.columns import DescribeRow, as_floats, describe_row
+from mcnet.rows.columns import DescribeRow, as_floats, describe_row, row_hashes
 from mcnet.rows.spec import MOST_FOLDS
 from mcnet.sketch.grid import Cells
 
@@ -18,13 +18,7 @@ def assign_folds(first_row: int, rows: int, folds: int) -> NDArray[np.int16]:
     >>> assign_folds(0, 8, 2).tolist() == assign_folds(0, 4, 2).tolist() + assign_folds(4, 4, 2).tolist()
     True
     """
-    # The splitmix64 finaliser: every bit of the row number reaches every bit of the result.
-    with np.errstate(over="ignore"):
-        mixed = np.arange(first_row + 1, first_row + rows + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed ^= mixed >> np.uint64(31)
-    return (mixed % np.uint64(folds)).astype(np.int16)
+    return (row_hashes(first_row, rows) % np.uint64(folds)).astype(np.int16)
 
 
 def folds_column(

@@ -1,0 +1,80 @@
+"""`mcnet slices`: which values of any column are still off, and which columns would help as fields."""
+
+from typing import Annotated
+
+import typer
+
+from mcnet.cli import options
+from mcnet.errors import InputError
+
+
+def slices(
+    context: typer.Context,
+    logs: Annotated[list[str], typer.Argument(metavar="LOG", help=f"{options.LOG_FILES}; or - for stdin.")],
+    score: options.Score = None,
+    label: options.Label = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="FILE", help="Judge this model's probabilities, not the scores.")
+    ] = None,
+    weight: options.Weight = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", metavar="COLUMN", help="A column that is no slice, such as an id; may be repeated."),
+    ] = None,
+    logits: options.LogitsOfModel = None,
+    negatives_kept: Annotated[
+        float | None,
+        typer.Option(
+            "--negatives-kept",
+            metavar="SHARE",
+            help="The share of negatives that survived down-sampling; as in the model's fit if not given.",
+        ),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find where scores, or a model, are still wrong.
+
+    Every column of the log is looked at, whether it is a field of the model or not: strings and whole numbers as they
+    are, other numbers in bins, of timestamps the hour, the weekday and the hour of the week. The values that are off
+    beyond noise are listed, false discoveries controlled, with PCOC, its interval, and PCOC freed of noise. One number
+    sums it up: the multicalibration error, beside what noise alone gives. The columns that would save log-loss as
+    fields come last: give them to --field.
+
+    \b
+    Example:
+      mcnet slices log.parquet --score pctr --label click
+      mcnet slices log.parquet --model model.json --exclude day
+    """
+    from mcnet.cli.options import printer_of
+    from mcnet.cli.run import plain_interrupts
+    from mcnet.cli.sources import load_model, remembered, score_type, source_of
+    from mcnet.metrics.slices import find_slices
+
+    printer = printer_of(context, json, quiet)
+    source = source_of(logs)
+    if source.finished:
+        raise InputError(f"{logs[0]} was sketched before and has no other columns; give the log itself")
+    loaded = None if model is None else load_model(model)
+    given = logits is not None
+    if loaded is not None:
+        score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
+        logits = score_type(loaded, logits) == "logit"
+        fitted = loaded.provenance.get("columns", {})
+        weight = weight or fitted.get("weight")
+        if negatives_kept is None and fitted.get("negatives_kept", 1.0) != 1.0:
+            negatives_kept = fitted["negatives_kept"]
+            printer.note(
+                f"negatives count {1.0 / negatives_kept:.6g} times, as in the fit of the model; "
+                "pass --negatives-kept 1 if this log has them all"
+            )
+    if score is None or label is None:
+        raise InputError("name the columns with --score and --label")
+    spec = source.spec(
+        context, score=score, label=label, field=None, weight=weight, logits=logits, negatives_kept=negatives_kept
+    )
+    plain_interrupts()
+    length = None if not printer.lively or source.row_count is None else 2 * source.row_count
+    with printer.progress("reading twice", length) as advance:
+        found = find_slices(source.paths, spec, loaded, exclude or (), type_given=given, progress=advance)
+    printer.result({"model": model, **found.to_dict()}, str(found))

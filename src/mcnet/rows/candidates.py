@@ -1,0 +1,208 @@
+"""Candidate fields: which columns of a log may be fields or slices, and how each is cut into few values."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcnet._shared.arrays import FloatArray
+from mcnet.rows.columns import row_hashes
+from mcnet.rows.fields import FieldColumn, field_columns, field_text
+from mcnet.rows.periods import parsed_timestamps, typed_timestamps
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FEW_WHOLE_NUMBERS = 100
+"""A column of whole numbers with more values than this is cut into bins, as other numbers are."""
+NUMBER_BINS = 16
+"""A column of numbers is cut into so many bins of about equal rows."""
+SAMPLED_ROWS = 100_000
+"""Values and bins are chosen by a sample of at most twice as many rows."""
+_MOST_VALUES_OF_A_SMALL_LOG = 50
+"""A column of strings with more values than this, most of them in one row only, is a key."""
+
+CLOCK = ("hour", "weekday", "hour-of-week")
+"""What is cut from a timestamp."""
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A column, or what is cut from it, that may be a field.
+
+    Attributes
+    ----------
+    name : the name of the field: that of its column, or with what is cut from it, such as ts:hour and age:number.
+    column : its column in the log.
+    edges : where the bins of a number begin, but for the first one.
+    """
+
+    name: str
+    column: str
+    edges: tuple[float, ...] | None = None
+
+    def values(self, column: "pl.Series") -> FieldColumn:
+        """Return the field value of each row; what is missing, or is no number or timestamp, is missing.
+
+        Parameters
+        ----------
+        column : some rows of the column of this candidate.
+        """
+        import polars as pl
+
+        if self.name == self.column:
+            (result,) = field_columns({self.name: column})
+            return result
+        if self.edges is not None:
+            numbers = column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+            codes = np.searchsorted(self.edges, numbers, side="right").astype(np.int32)
+            codes[np.isnan(numbers)] = len(self.edges) + 1
+            return FieldColumn(self.name, codes, (*_bin_texts(self.edges), None))
+        timestamps = _timestamps(column)
+        hour, day = timestamps.dt.hour().cast(pl.Int32), timestamps.dt.weekday().cast(pl.Int32) - 1
+        hours = [f"{hour:02d}:00" for hour in range(24)]
+        kinds = {
+            "hour": (hour, hours),
+            "weekday": (day, _WEEKDAYS),
+            "hour-of-week": (24 * day + hour, [f"{day} {hour}" for day in _WEEKDAYS for hour in hours]),
+        }
+        index, texts = kinds[self.name.removeprefix(f"{self.column}:")]
+        return FieldColumn(self.name, index.fill_null(len(texts)).to_numpy(), (*texts, None))
+
+
+def _bin_texts(edges: tuple[float, ...]) -> list[str]:
+    ends = [str(field_text(edge)) for edge in edges]
+    inner = (f"[{low}, {high})" for low, high in pairwise(ends))
+    return [f"< {ends[0]}", *inner, f">= {ends[-1]}"]
+
+
+def _timestamps(column: "pl.Series") -> "pl.Series":
+    import polars as pl
+
+    texts = column.dtype in (pl.String, pl.Categorical, pl.Enum)
+    found = parsed_timestamps(column.cast(pl.String)) if texts else typed_timestamps(column)
+    return found.cast(pl.Datetime("us"))
+
+
+def sample_rows(batches: "Iterable[pl.DataFrame]", rows: int = SAMPLED_ROWS) -> "pl.DataFrame":
+    """Return a random sample of rows, in their order, at least so many and fewer than twice as many (all, if fewer).
+
+    A row is chosen by a hash of its number, so the same rows give the same sample.
+
+    Parameters
+    ----------
+    batches : all rows, some at a time.
+    rows : how many.
+    """
+    import polars as pl
+
+    kept: list[pl.DataFrame] = []
+    hashes: list[NDArray[np.uint64]] = []
+    first, size, limit = 0, 0, np.uint64(2**64 - 1)
+    for batch in batches:
+        drawn = row_hashes(first, len(batch))
+        first += len(batch)
+        chosen = np.flatnonzero(drawn <= limit)
+        kept.append(batch[chosen])
+        hashes.append(drawn[chosen])
+        size += len(chosen)
+        while size >= 2 * rows:
+            limit = limit // np.uint64(2)
+            masks = [part <= limit for part in hashes]
+            kept = [frame.filter(pl.Series(mask)) for frame, mask in zip(kept, masks, strict=True)]
+            hashes = [part[mask] for part, mask in zip(hashes, masks, strict=True)]
+            size = sum(map(len, hashes))
+    return pl.concat(kept).rechunk() if kept else pl.DataFrame()
+
+
+def candidate_fields(sample: "pl.DataFrame", left_out: Collection[str] = ()) -> tuple[list[Candidate], dict[str, str]]:
+    """Return the columns that may be fields, and why each of the others may not.
+
+    Strings, flags and whole numbers of few values are taken as they are; other numbers are cut into bins of about
+    equal rows; of timestamps there are the hour, the weekday and the hour of the week. Left out are columns with one
+    value, with a value per row (keys), and of lists.
+
+    Parameters
+    ----------
+    sample : a sample of the rows.
+    left_out : columns that are none: score, label, weight, and what the user excludes.
+
+    >>> import polars as pl
+    >>> rows = pl.DataFrame({"age": [20.5, 31.0, 44.2, 58.9], "country": ["NL", "NL", "US", "US"], "v": [1, 1, 1, 1]})
+    >>> found, others = candidate_fields(rows)
+    >>> [candidate.name for candidate in found], others
+    (['age:number', 'country'], {'v': 'one value'})
+    """
+    found: list[Candidate] = []
+    others: dict[str, str] = {}
+    for column in sample.iter_columns():
+        if column.name in left_out:
+            continue
+        reason = ""
+        for candidate in _cuts(column):
+            if isinstance(candidate, str):
+                reason = candidate
+            elif len(np.unique(candidate.values(column).codes)) > 1:
+                found.append(candidate)
+            else:
+                reason = "one value"
+        if reason and not any(candidate.column == column.name for candidate in found):
+            others[column.name] = reason
+    return found, others
+
+
+def _cuts(column: "pl.Series") -> Iterator[Candidate | str]:
+    """Yield the candidates of a column, or why there is none."""
+    import polars as pl
+
+    kind, known, name = column.dtype, column.drop_nulls(), column.name
+    if kind.is_nested() or kind in (pl.Object, pl.Duration, pl.Time):
+        yield f"a column of {kind}"
+    elif len(known) == 0:
+        yield "one value"
+    elif kind in (pl.Date, pl.Datetime) or _has_timestamps(known):
+        timestamps = _timestamps(known).drop_nulls()
+        midnight = bool((timestamps.dt.truncate("1d") == timestamps).all())
+        for part in ("weekday",) if midnight else CLOCK:
+            yield Candidate(f"{name}:{part}", name)
+    elif kind.is_numeric() and not _few_whole(known):
+        edges = _edges(known.cast(pl.Float64).to_numpy())
+        yield Candidate(f"{name}:number", name, edges) if edges else "one value"
+    elif kind == pl.String and _is_key(known):
+        yield "a value per row, as a key has"
+    else:
+        yield Candidate(name, name)
+
+
+def _few_whole(known: "pl.Series") -> bool:
+    if known.dtype.is_float():
+        finite = known.filter(known.is_finite())
+        if len(finite) == 0 or not (finite == finite.floor()).all():
+            return False
+    return known.n_unique() <= FEW_WHOLE_NUMBERS
+
+
+def _is_key(known: "pl.Series") -> bool:
+    number = known.n_unique()
+    return number > _MOST_VALUES_OF_A_SMALL_LOG and 2 * number > len(known)
+
+
+def _has_timestamps(known: "pl.Series") -> bool:
+    import polars as pl
+
+    if known.dtype != pl.String or not known.head(1000).str.contains(r"^\d{4}-\d\d-\d\d").all():
+        return False
+    return parsed_timestamps(known).null_count() == 0
+
+
+def _edges(numbers: FloatArray) -> tuple[float, ...]:
+    """Return edges between bins of about equal rows; fewer where many rows have one number."""
+    finite = np.sort(numbers[np.isfinite(numbers)])
+    if not len(finite):
+        return ()
+    places = np.arange(1, NUMBER_BINS) * len(finite) // NUMBER_BINS
+    return tuple(float(edge) for edge in np.unique(finite[places]) if edge > finite[0])
