@@ -136,7 +136,7 @@ def test_the_help_groups_the_commands_by_what_they_are_for(mcnet):
         elif line.strip():
             sections[[*sections][-1]].append(line.split()[0])
     assert list(sections) == ["Learn", "Use", "Over time", "Serve", "Study"]
-    assert sections["Use"] == ["apply", "evaluate", "value", "show", "diff", "export"]
+    assert sections["Use"] == ["apply", "evaluate", "slices", "value", "show", "diff", "export"]
     assert sorted(name for names in sections.values() for name in names) == sorted(
         words[0] for words in all_commands() if len(words) == 1
     )
