@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray, sums_by
-from mcnet._shared.messages import aligned, count, counted, figure, warn
+from mcnet._shared.messages import aligned, amount, count, counted, signed_amount, warn
 from mcnet.errors import Advice, InputError
 from mcnet.metrics.calibration_error import group_pcoc
 from mcnet.metrics.field_values import compact
@@ -314,16 +314,16 @@ class Replay:
         lines: list[tuple[str, ...]] = [(*head, f"surplus − {self.against} ({self.level:.0%})")]
         for name, outcome in self.outcomes.items():
             gap = self.differences[name]
-            interval = "" if np.isnan(gap.low) else f" ({_signed(gap.low)} … {_signed(gap.high)})"
+            interval = "" if np.isnan(gap.low) else f" ({signed_amount(gap.low)} … {signed_amount(gap.high)})"
             relative = "" if np.isnan(gap.relative) else f" = {gap.relative:+.1%}"
-            figures = (figure(outcome.spend), count(outcome.positives), figure(outcome.surplus))
+            figures = (amount(outcome.spend), count(outcome.positives), amount(outcome.surplus))
             ratios = (_ratio(outcome.value, outcome.spend), _ratio(outcome.spend, outcome.positives))
-            words = ("–" if ratio is None else figure(ratio) for ratio in ratios)
-            difference = "" if name == self.against else f"{_signed(gap.value)}{interval}{relative}"
+            words = ("–" if ratio is None else amount(ratio) for ratio in ratios)
+            difference = "" if name == self.against else f"{signed_amount(gap.value)}{interval}{relative}"
             lines.append((name, f"{outcome.won:,}", *figures, *words, difference))
         blocks = int(self.auctions.blocks.max()) + 1
         few = "; too few for an interval" if blocks < _FEWEST_BLOCKS else ""
-        spent = "" if self.auctions.budget is None else f", a budget of {figure(self.auctions.budget)} per period"
+        spent = "" if self.auctions.budget is None else f", a budget of {amount(self.auctions.budget)} per period"
         rows = counted(len(self.auctions.label), "auction")
         note = f"{rows}, {self.auctions.auction} price{spent}; intervals from {counted(blocks, 'block')} of rows{few}"
         warning = "" if self.won_check is None or self.won_check.warning is None else f"\n{self.won_check.warning}"
@@ -338,10 +338,6 @@ _MOST_VALUES_SHOWN = 30
 
 def _ratio(above: float, below: float) -> float | None:
     return above / below if below > 0.0 else None
-
-
-def _signed(money: float) -> str:
-    return ("+" if money > 0 else "") + figure(money)
 
 
 def replay(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, ScoreType
-from mcnet._shared.messages import aligned, counted, narrow, warn
+from mcnet._shared.messages import aligned, amount, counted, narrow, warn
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import VARIANTS, calibrator, methods
 from mcnet.calibrators.methods import methods as registered_methods
@@ -175,7 +175,7 @@ def method_lines(selection: "Selection") -> list[tuple[str, ...]]:
                 narrow(ev.pcoc, 3),
                 *((f"{ev.f_rce:.4f}", f"{ev.floor('f_rce'):.4f}") if fields else ()),
                 f"{ev.auc:.4f}",
-                *((narrow(ev.overbid, 4), narrow(ev.underbid, 4)) if money else ()),
+                *((amount(ev.overbid), amount(ev.underbid)) if money else ()),
                 narrow(result.fit_seconds, 2),
             )
         )

@@ -3,11 +3,13 @@
 import re
 
 import numpy as np
+import polars as pl
 import pytest
 from tests.operations.conftest import receiving
 
 import mcnet as library
 from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.views import sketches_by
 from mcnet.store.journal import Journal
 
 DAYS = [f"2026-10-{day:02d}" for day in range(1, 25)]
@@ -152,3 +154,44 @@ def test_periods_after_until_are_left_for_later(mcnet, history, tmp_path):
     found = mcnet(*words, "--until", DAYS[13], "--state", tmp_path / "s.json").document
     assert (found["watched"], found["last_period"]) == (DAYS[10:14], DAYS[13])
     assert mcnet(*words, "--state", tmp_path / "s.json").document == mcnet(*words).document
+
+
+def test_watched_periods_are_shown_in_money(mcnet, history, tmp_path):
+    assert "over-bid" not in mcnet("monitor", history).out
+    listed = tmp_path / "actions.csv"
+    words = ("monitor", history, "--since", DAYS[16], "--value", "2", "--actions-table", listed)
+    found = mcnet(*words, "--json").document["money"]
+    predicted = dict(zip(*(found["fields"]["country"][name] for name in ("value", "predicted_value")), strict=True))[
+        "FR"
+    ]
+    french = sketches_by(Journal(history).sketch(since=DAYS[16]), "country")["FR"]
+    assert predicted == pytest.approx(2 * (french.score @ french.weight), rel=1e-3)
+    assert found["overbid"]["low"] < predicted / 2 < found["overbid"]["high"]
+    assert [one["period"] for one in found["periods"]] == DAYS[16:]
+    assert [action["value"] for action in found["actions"]["actions"]] == ["FR"]
+    assert listed.read_text(encoding="utf-8").count("\n") == 2
+    done = mcnet(*words, "--force")
+    assert "money of the last 8 watched periods" in done.out
+    assert "country = FR" in done.out
+    for words, problem in ((("--value", "0"), "above 0"), (("--actions-table", tmp_path / "other.csv"), "no values")):
+        refused = mcnet("monitor", history, *words)
+        assert (refused.code, problem in refused.err) == (2, True), refused.err
+    assert not (tmp_path / "other.csv").exists()
+
+
+def test_a_journal_keeps_the_values_of_its_rows(mcnet, tmp_path):
+    score, label = np.tile([0.1, 0.3], 500), np.tile([0, 0, 1, 0], 250)
+    log = tmp_path / "log.csv"
+    table = {"p": score, "y": label, "bid": np.where(score < 0.2, 1.0, 2.5), "day": np.arange(1000) // 500}
+    pl.DataFrame(table).write_csv(log)
+    named = (log, "--score", "p", "--label", "y", "--time", "day", "--every", "1")
+    for name, value in (("column.db", "bid"), ("number.db", "2")):
+        store = tmp_path / name
+        assert mcnet("journal", "add", store, *named, "--value", value).code == 0
+        money = mcnet("monitor", store, "--json").document["money"]
+        predicted = 500 * (0.1 * 1.0 + 0.3 * 2.5) if value == "bid" else 500 * 0.4 * 2
+        assert money["predicted_value"] == pytest.approx(predicted, rel=1e-3)
+        assert money["observed_value"] == pytest.approx(250 * 1.0 if value == "bid" else 500.0, rel=1e-9)
+    refused = mcnet("journal", "add", tmp_path / "none.db", *named, "--value", "-1")
+    assert (refused.code, "above 0" in refused.err) == (2, True)
+    assert not (tmp_path / "none.db").exists()

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from tests.operations.conftest import day_name, day_rows
 
@@ -438,3 +439,39 @@ def test_a_head_knows_its_columns_after_the_first_run(tmp_path, registry):
     assert (done.added.rows, done.learnt) == (500, (day_name(2),))
     first, second = (sketch.score.mean() for _, sketch in mcnet.Journal(registry).sketches())
     assert first == pytest.approx(second, rel=0.1), "logits again"
+
+
+def test_the_status_has_the_money_of_what_was_served(tmp_path, registry):
+    columns = {"score": "pctr", "label": "click", "field": "country", "time": "ts", "every": "1d"}
+    expected = 0.0
+    for day in range(1, 8):
+        rows = day_rows(day).with_columns(bid=pl.when(pl.col("country") == "FR").then(4.0).otherwise(1.0))
+        log = tmp_path / f"{day}.parquet"
+        rows.write_parquet(log)
+        mcnet.update(registry, log, **(columns | {"value": "bid"} if day == 1 else {}))  # as the last run has read them
+        expected += float((rows["bid"] * rows["click"]).sum()) if day > 4 else 0.0
+    money = status_of(mcnet.Store(registry))["money"]
+    assert [one["period"] for one in money["periods"]] == [day_name(day) for day in (5, 6, 7)]
+    assert money["observed_value"] == pytest.approx(expected)
+    assert money["observed_value"] == pytest.approx(sum(one["observed_value"] for one in money["periods"]))
+    assert money["predicted_value"] == pytest.approx(expected, rel=0.1)
+    assert {one["name"] for one in money["fields"]["country"]} == {"FR", "NL", "US"}
+    assert money["actions"]["tested"] == 3
+    mcnet.update(registry)
+    assert status_of(mcnet.Store(registry))["money"] == money
+    with pytest.raises(InputError, match="both given"):
+        mcnet.update(registry, value=1.0, value_per_positive="paid")
+
+
+def test_a_number_is_what_every_positive_is_worth(add_days, registry):
+    mcnet.update(add_days(1, 6).store)
+    assert status_of(mcnet.Store(registry))["money"] is None
+    store = add_days(7, 7).store
+    mcnet.update(store, value=2.5)
+    money = status_of(store)["money"]
+    assert money["observed_value"] == pytest.approx(2.5 * day_rows(7)["click"].sum())
+    mcnet.update(add_days(8, 8).store)  # it stays
+    both = sum(day_rows(day)["click"].sum() for day in (7, 8))
+    assert status_of(store)["money"]["observed_value"] == pytest.approx(2.5 * both)
+    with pytest.raises(InputError, match="above 0"):
+        mcnet.update(store, value=0)

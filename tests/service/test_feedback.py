@@ -349,3 +349,12 @@ def test_a_body_of_another_type_is_not_read_as_json(shared, journal):
     assert shared.change("/feedback", b"score,label", Content_Type="text/csv").status == 415
     packed = shared.change("/feedback", b"\x1f\x8b\x08", Content_Encoding="gzip")
     assert (packed.status, "gzip" in packed.document["detail"]) == (415, True)
+
+
+def test_values_of_feedback_are_kept(shared, journal):
+    assert shared.change("/feedback", feedback(1, "a", value=[0.5] * 50)).status == 201
+    _, label, _ = rows(1, 50)
+    assert journal.sketch().values.sum(axis=0).tolist() == [25e6, 0.5e6 * label.sum(), 12.5e6]
+    refused = shared.change("/feedback", feedback(2, "b", value=[-1.0] * 50))
+    assert refused.status == 400
+    assert "below 0" in refused.document["detail"]

@@ -180,6 +180,27 @@ def figure(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits}f}" if abs(value) >= 0.1 or value == 0 else f"{value:.{digits}g}"
 
 
+def amount(value: float | None) -> str:
+    """Return a sum of money with about four digits, and a separator of thousands; – if it is not known.
+
+    >>> amount(17233.17), amount(-120.44), amount(14.3406), amount(0.009531), amount(0.0)
+    ('17,233', '-120.4', '14.34', '0.009531', '0')
+    """
+    if value is None or not isfinite(value) or value == 0.0:
+        return "0" if value == 0.0 else figure(value)
+    whole = len(str(int(abs(value))))
+    return f"{value:,.{max(4 - whole, 0)}f}" if abs(value) >= 1.0 else f"{value:.4g}"
+
+
+def signed_amount(value: float) -> str:
+    """Return a difference of money with its sign.
+
+    >>> signed_amount(17233.17), signed_amount(-1.5)
+    ('+17,233', '-1.500')
+    """
+    return ("+" if value > 0.0 else "") + amount(value)
+
+
 def narrow(value: float, decimals: int) -> str:
     """Return a number with fewer decimals the larger it is, so that a column keeps its width.
 

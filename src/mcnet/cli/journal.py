@@ -47,6 +47,8 @@ def add(
     label: options.Label = None,
     field: options.Fields = None,
     weight: options.Weight = None,
+    value: options.Value = None,
+    value_per_positive: options.ValuePerPositive = None,
     time: options.Moments = None,
     every: options.PeriodLength = None,
     period: options.OnePeriod = None,
@@ -73,8 +75,9 @@ def add(
       mcnet journal add hourly.db part0.parquet --period 2026-11-16T13
     """
     from mcnet.cli.options import printer_of
-    from mcnet.cli.sources import source_of
+    from mcnet.cli.sources import source_of, value_number
     from mcnet.errors import InputError
+    from mcnet.rows.columns import check_value
     from mcnet.sketch.scan import unnamed_column
     from mcnet.store.entries import Addition
     from mcnet.store.journal import Journal
@@ -90,6 +93,9 @@ def add(
     if counted is not None and time is None:
         raise InputError("--counted gives the age of each period of --time; give the age of one period with --age")
     spec = given.spec(context)
+    number = value_number(value)
+    if number is not None:
+        check_value(number)
     if time is not None:
         for name in ("score", "label"):
             if getattr(spec, name) is None:
@@ -98,7 +104,10 @@ def add(
     plain_interrupts()
     how = Addition(source, age, counted, replace, allow or ())
     with printer.progress("reading", given.row_count if printer.lively else None) as advance:
-        added = Journal(store, options.head_name()).add_paths(given.paths, spec, how, advance, period=period)
+        kept = Journal(store, options.head_name())
+        added = kept.add_paths(given.paths, spec, how, advance, period=period)
+    if number is not None:  # of every positive, so that no row has to carry it
+        kept.store.configure(kept.head, value=number)
     printer.note(_what_changed(added, store))
     document = {"store": store, "rows": added.rows, "periods": added.periods, "known": added.known}
     printer.result({**document, "left_out": added.left_out})

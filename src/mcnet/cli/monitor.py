@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcnet._shared.messages import counted
+from mcnet._shared.messages import aligned, counted
 from mcnet.cli import options
 from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, table
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
+    from mcnet.metrics.actions import Actions, MoneyOverTime
     from mcnet.model.model import CalibrationModel
     from mcnet.tracking.monitor import Alarm, Monitor
 
@@ -121,6 +122,18 @@ def monitor(
         typer.Option("--reference-until", metavar="P", help="The last period of the reference; watch later ones."),
     ] = None,
     until: options.Until = None,
+    value: Annotated[
+        float | None,
+        typer.Option(
+            "--value",
+            metavar="N",
+            help="What a positive is worth; not needed if the rows were added with --value. Adds figures in money.",
+        ),
+    ] = None,
+    actions_table: Annotated[
+        str | None,
+        typer.Option("--actions-table", metavar="FILE", help="Write the field values to act on (.csv, .parquet)."),
+    ] = None,
     period_effects: Annotated[
         str | None,
         typer.Option(
@@ -153,15 +166,19 @@ def monitor(
     those until --reference-until or, by default, those that the model was fitted on. All later periods are tested:
     the level, the slope, and every field value. With --until the last periods, whose labels are not complete yet, are
     left for a later run. With --state only new periods are read. A state belongs to one model: start a new one when
-    another model is published.
+    another model is published. If the rows have values, or with --value, the last 30 watched periods are also shown in
+    money, with the field values to act on.
 
     \b
     Example:
       mcnet monitor ads.db --model model.json --fail-if alarm
     """
+    from mcnet.cli.compare import write_table
     from mcnet.cli.options import printer_of
     from mcnet.cli.sources import check_output, load_model, open_journal
+    from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
     from mcnet.operations.alerts import Webhook, add_events, alarm_event
+    from mcnet.rows.columns import check_value
     from mcnet.rows.periods import periods_between
     from mcnet.tracking.replay import warn_of_merged_periods
 
@@ -176,6 +193,8 @@ def monitor(
         raise InputError("--since and --reference-until both give the end of the reference; give one of them")
     if report is not None:
         check_output(report, [], force=force, endings=(".html", ".htm"))
+    if actions_table is not None:
+        check_output(actions_table, [], force=force, endings=(".csv", ".parquet"))
     journal = open_journal(folder).snapshot()
     warn_of_merged_periods(journal)
     served = None if model is None else load_model(model)
@@ -184,6 +203,8 @@ def monitor(
     reference, watched = _split(periods, served, watch.since, watch.reference_until)
     last = watching.last_period
     new = set(reference + watched) - set([] if last is None else periods_between(periods, None, last))
+    number = journal.store.require_head(journal.head).value if value is None else check_value(value)
+    over_time, recent = MoneyOverTime(), {p for p in watched if p in new and p in watched[-MONEY_PERIODS:]}
     with printer.progress("reading", len(new), "periods") as advance:
         for period, sketch in journal.sketches():
             if period in new:
@@ -191,7 +212,16 @@ def monitor(
                     watching.learn(sketch, period, served)
                 else:
                     watching.update(sketch, period, served)
+                if period in recent:
+                    over_time.add_valued(period, sketch, served, number)
                 advance(1)
+    document, lines, to_do = _in_money(over_time)
+    if actions_table is not None:
+        if to_do is None:
+            lack = "the periods that are watched now have no values; say what a positive is worth with --value"
+            raise InputError(f"there is no action list to write: {lack}")
+        write_table(actions_table, to_do.table())
+        printer.note(f"{len(to_do):,} field values → {actions_table}")
     if state is not None:
         save_monitor_state(state, watching, watch)
     if report is not None:
@@ -203,7 +233,7 @@ def monitor(
         printer.note(f"report → {report}")
     alarms = watching.alarms
     tracked = served is not None and served.method == "tracker"
-    _print(printer, watching, alarms, reference, watched, tracked=tracked)
+    _print(printer, watching, alarms, reference, watched, (document, lines), tracked=tracked)
     if receiver is not None:
         of = watch.model or "the scores"
         events = [alarm_event(alarm, alarm.advice(tracked=tracked), of=of) for alarm in alarms]
@@ -212,6 +242,19 @@ def monitor(
     broken = [word for word in fail_if or () if any(_concerns(word, alarm.what) for alarm in alarms)]
     if broken:
         raise typer.Exit(THRESHOLD_NOT_MET)
+
+
+def _in_money(over_time: "MoneyOverTime") -> tuple[dict[str, Any], list[str], "Actions | None"]:
+    """Return what the watched periods come to in money: as JSON-able values and in words; and the action list."""
+    money = over_time.total
+    if money is None:
+        return {}, [], None
+    to_do = over_time.actions()
+    head = f"money of the last {counted(len(over_time.periods), 'watched period')}"
+    head += f"; {counted(over_time.without, 'period')} without values left out" if over_time.without else ""
+    document = {**money.to_dict(), "periods": over_time.periods, "actions": to_do.to_dict()}
+    lines = ["", head, money.describe(), "", aligned(over_time.lines()), "", str(to_do)]
+    return {"money": document}, lines, to_do
 
 
 def _concerns(word: str, what: str) -> bool:
@@ -256,6 +299,7 @@ def _print(
     alarms: Sequence["Alarm"],
     reference: list[str],
     watched: list[str],
+    money: tuple[dict[str, Any], list[str]],
     *,
     tracked: bool,
 ) -> None:
@@ -277,6 +321,7 @@ def _print(
         "alarms": [{**asdict(alarm), "advice": alarm.advice(tracked=tracked)} for alarm in alarms],
         "table": lines,
         "served": [{**asdict(one), "text": str(one)} for one in served],
+        **money[0],
     }
     if not lines:
         printer.note("no period has been watched yet: all are reference periods")
@@ -305,4 +350,4 @@ def _print(
     if told:
         told = ["", "PCOC since the model is watched, in 95 % of cases inside the interval at all times:", *told]
     advice = [f"{alarm.what}: {alarm.advice(tracked=tracked)}" for alarm in alarms] or ["no alarm"]
-    printer.result(document, head, "", shown, *below, *told, "", *advice)
+    printer.result(document, head, "", shown, *below, *told, *money[1], "", *advice)

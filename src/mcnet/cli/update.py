@@ -38,6 +38,8 @@ def update(
     label: options.Label = None,
     field: options.Fields = None,
     weight: options.Weight = None,
+    value: options.Value = None,
+    value_per_positive: options.ValuePerPositive = None,
     time: options.Moments = None,
     every: options.PeriodLength = None,
     period: options.OnePeriod = None,
@@ -123,7 +125,7 @@ def update(
     """
     from mcnet.cli.options import printer_of
     from mcnet.cli.run import UNUSABLE, plain_interrupts
-    from mcnet.cli.sources import source_of
+    from mcnet.cli.sources import source_of, value_number
     from mcnet.operations.alerts import Webhook
     from mcnet.operations.update import update as run_update
 
@@ -134,6 +136,9 @@ def update(
         options.refuse_read_options("no logs are named")
     # Without logs, columns that the configuration file names concern nobody.
     columns = {} if given is None else given.spec(context).arguments()
+    number = value_number(value)
+    if number is not None:
+        columns["value"] = number
     plain_interrupts()
     total = given.row_count if given is not None and printer.lively else None
     with printer.progress("reading", total) as advance:

@@ -1,20 +1,30 @@
-"""The action list: which field values to act on, by money beyond noise, false discoveries controlled."""
+"""The action list: which field values to act on, by money beyond noise; money over time, which it is made of."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import gammainc, gammaincc
 
 from mcnet._shared.arrays import FloatArray, IntArray
-from mcnet._shared.messages import aligned, count, counted, figure, shown_value
+from mcnet._shared.messages import aligned, count, counted, shown_value, signed_amount
+from mcnet.metrics.field_values import CodedField
 from mcnet.metrics.intervals import two_sided
-from mcnet.metrics.money import ValueSums
+from mcnet.metrics.judged_rows import MetricSettings
+from mcnet.metrics.money import Money, ValueRows, ValueSums, money_figures, money_lines, money_of_rows, rows_of_cells
+from mcnet.rows.fields import MISSING_LABEL
+from mcnet.rows.periods import shown_periods
+from mcnet.sketch.sketch import Sketch
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from mcnet.metrics.evaluation import Predictor
+
+MONEY_PERIODS = 30
+"""Money over time is that of the last so many periods."""
 FEWEST_POSITIVES = 5.0
 """Of a field value with fewer expected positives, no number of positives says much."""
 
@@ -95,8 +105,8 @@ class Actions(Sequence[Action]):
         for action in self[:most]:
             interval = f"{_percent(action.off_low)} … {_percent(action.off_high)}"
             name = f"{action.field} = {shown_value(action.value)}"
-            figures = (count(action.positives), _percent(action.off), interval, _signed(action.money))
-            lines.append((name, *figures, _signed(action.beyond_noise), action.advice))
+            figures = (count(action.positives), _percent(action.off), interval, signed_amount(action.money))
+            lines.append((name, *figures, signed_amount(action.beyond_noise), action.advice))
         return lines
 
     def __str__(self) -> str:
@@ -110,10 +120,6 @@ class Actions(Sequence[Action]):
 
 def _percent(share: float) -> str:
     return f"{share:+.0%}" if np.isfinite(share) else "∞"
-
-
-def _signed(money: float) -> str:
-    return ("+" if money > 0 else "") + figure(money)
 
 
 def find_actions(
@@ -144,7 +150,7 @@ def find_actions(
             gained, money_low, money_high = (float(each[i] * (expected[i] - n)) for n in (seen[i], high[i], low[i]))
             beyond = money_low if money_low > 0 else min(money_high, 0.0)
             factor = float(seen[i] / expected[i])
-            advice = f"bids are too {'high' if gained > 0 else 'low'}: multiply by {figure(factor)}"
+            advice = f"bids are too {'high' if gained > 0 else 'low'}: multiply by {factor:.3g}"
             rows = float(sums.weight[i]), float(sums.positives[i])
             figures = (off, off_low, off_high, gained, money_low, money_high, beyond, factor)
             found.append(Action(field, values[i], *rows, *figures, advice))
@@ -171,3 +177,90 @@ def discoveries(chances: FloatArray, q: float) -> IntArray:
 
 def _ratio(expected: float, seen: float) -> float:
     return float(expected / seen) if seen > 0 else float("inf")
+
+
+# Money over time: of each period, and of all of them together.
+
+
+class MoneyOverTime:
+    """The money of periods, added one after the other, and of all of them together.
+
+    Attributes
+    ----------
+    periods : the figures of each period.
+    without : how many periods had no values, and are left out.
+    """
+
+    def __init__(self) -> None:
+        """Start without a period."""
+        self.periods: list[dict[str, Any]] = []
+        self.without = 0
+        self._parts: list[tuple[ValueRows, dict[str, CodedField]]] = []
+
+    def add_valued(
+        self,
+        period: str,
+        sketch: Sketch,
+        model: "Predictor | None",
+        value: float | None,
+        known: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a period; one without values is only counted.
+
+        Parameters
+        ----------
+        period, sketch : its name, and its rows.
+        model : what served them; None for the scores themselves.
+        value : what a positive is worth, if the sketch has no values.
+        known : the figures of the period, if they were computed before.
+        """
+        from mcnet.metrics.evaluation import predict_cells
+
+        sketch = (sketch if sketch.value_kind or value is None else sketch.with_value(value)).unfolded()
+        if sketch.value_kind is None:
+            self.without += 1
+            return
+        rows, first = rows_of_cells(sketch.score if model is None else predict_cells(model, sketch), sketch)
+        fields = {}
+        for column in sketch.contexts.columns(sketch.context):
+            codes = column.codes if first is None else column.codes[first]
+            values = tuple(MISSING_LABEL if one is None else one for one in column.values)
+            fields[column.name] = CodedField(codes.astype(np.intp), values)
+        self._parts.append((rows, fields))
+        same = known if known is not None and known["rows"] == sketch.rows else None
+        self.periods.append(self._figures(period, sketch.rows) if same is None else dict(same))
+
+    def _figures(self, period: str, rows: int) -> dict[str, Any]:
+        money = money_of_rows(*self._parts[-1], MetricSettings())
+        predicted, observed = (float(column.sum()) for column in money.table.sums[:2])
+        return {"period": period, "rows": rows, **money_figures(predicted, observed, money.over, money.under)}
+
+    @cached_property
+    def total(self) -> Money | None:
+        """Return the money of all periods together; None if there is none."""
+        if not self._parts:
+            return None
+        parts = [rows for rows, _ in self._parts]
+        names = ("p", "value", "observed", "variance", "weight", "positives")
+        joined: dict[str, Any] = {name: np.concatenate([getattr(rows, name) for rows in parts]) for name in names}
+        fields = {}
+        for name in self._parts[0][1]:
+            index: dict[str, int] = {}
+            codes = [
+                np.array([index.setdefault(value, len(index)) for value in values], dtype=np.intp)[own]
+                for own, values in (part[name] for _, part in self._parts)
+            ]
+            fields[name] = CodedField(np.concatenate(codes), tuple(index))
+        return money_of_rows(ValueRows(**joined, per_positive=parts[0].per_positive), fields, MetricSettings())
+
+    def actions(self) -> Actions:
+        """Return the field values to act on, over all periods."""
+        money = self.total
+        fields = {} if money is None else {name: (values, table.sums) for name, (values, table) in money.fields.items()}
+        return find_actions(fields)
+
+    def lines(self, most: int = 12) -> list[tuple[str, ...]]:
+        """Return a line of words for each of the last periods, headings first."""
+        shown = self.periods[-most:]
+        names = shown_periods([one["period"] for one in self.periods])[-most:]
+        return money_lines("period", [{**one, "name": name} for one, name in zip(shown, names, strict=True)])

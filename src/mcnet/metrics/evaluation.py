@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IndexArray, ScoreType
-from mcnet._shared.messages import aligned, count, figure, warn
+from mcnet._shared.messages import aligned, amount, count, figure, warn
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.metrics.actions import Actions, find_actions
 from mcnet.metrics.calibration_error import Reliability, reliability_of_bins
@@ -490,9 +490,8 @@ class PeriodEvaluations:
             pcoc = estimate["pcoc"]
             line = [names[index], f"{self.rows[index]:,}", count(self.positives[index]), figure(pcoc.value)]
             line.append(f"{figure(pcoc.low)} … {figure(pcoc.high)}")
-            line += [
-                figure(estimate[name].value) for name in (*PERIOD_METRICS[1:], *_MONEY_METRICS) if name in estimate
-            ]
+            line += [figure(estimate[name].value) for name in PERIOD_METRICS[1:] if name in estimate]
+            line += [amount(estimate[name].value) for name in _MONEY_METRICS if name in estimate]
             lines.append(line)
         left_out = len(self) - most
         note = f"\n{left_out:,} earlier periods are not shown; --json and --table have them" if left_out > 0 else ""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, sums_by
-from mcnet._shared.messages import aligned, figure, shown_value
+from mcnet._shared.messages import aligned, amount, shown_value
 from mcnet.errors import InputError
 from mcnet.metrics.field_values import CodedField, combine, compact, seen_values
 from mcnet.metrics.intervals import Estimate
@@ -333,26 +333,40 @@ class Money:
         """Return the totals in a sentence each."""
         sums = self.table.sums
         result = [
-            f"value predicted {figure(float(sums.predicted.sum()))}, observed {figure(float(sums.observed.sum()))}"
+            f"value predicted {amount(float(sums.predicted.sum()))}, observed {amount(float(sums.observed.sum()))}"
             + (" (known of positives alone: the mean of each field value is used)" if self.rows.per_positive else "")
         ]
         for name, estimate in (("over-bid", self.over), ("under-bid", self.under)):
-            interval = f"{figure(estimate.low)} … {figure(estimate.high)}"
+            interval = f"{amount(estimate.low)} … {amount(estimate.high)}"
             result.append(
-                f"{name} {figure(estimate.value)} ({interval}), {figure(self._per_1000(estimate))} per 1,000 rows"
+                f"{name} {amount(estimate.value)} ({interval}), {amount(self._per_1000(estimate))} per 1,000 rows"
             )
         return result
 
+    def costliest(self, name: str, most: int = 12) -> list[dict[str, Any]]:
+        """Return the field values that cost most: predicted and observed value, over-bid and under-bid money."""
+        values, table = self.fields[name]
+        shown = np.argsort(-(table.over[:, 0] + table.under[:, 0]), kind="stable")[:most]
+
+        def estimate(known: FloatArray) -> Estimate:
+            return Estimate(float(known[0]), float(known[1]), float(known[2]))
+
+        return [
+            {
+                "name": values[i],
+                **money_figures(
+                    float(table.sums.predicted[i]),
+                    float(table.sums.observed[i]),
+                    estimate(table.over[i]),
+                    estimate(table.under[i]),
+                ),
+            }
+            for i in shown
+        ]
+
     def field_lines(self, name: str, most: int = 12) -> list[tuple[str, ...]]:
         """Return a line of words for each of the field values that cost most, headings first."""
-        values, table = self.fields[name]
-        lines: list[tuple[str, ...]] = [(name, "predicted value", "observed", "over-bid", "", "under-bid", "")]
-        for i in np.argsort(-(table.over[:, 0] + table.under[:, 0]), kind="stable")[:most]:
-            words = [shown_value(values[i]), figure(table.sums.predicted[i]), figure(table.sums.observed[i])]
-            for known in (table.over[i], table.under[i]):
-                words += [figure(known[0]), f"{figure(known[1])} … {figure(known[2])}"]
-            lines.append(tuple(words))
-        return lines
+        return money_lines(name, [{**one, "name": shown_value(one["name"])} for one in self.costliest(name, most)])
 
     def describe(self) -> str:
         """Return the totals, and a table for each field, the costliest values first."""
@@ -361,6 +375,23 @@ class Money:
 
 def _figures(estimate: Estimate) -> dict[str, float]:
     return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def money_figures(predicted: float, observed: float, over: Estimate, under: Estimate) -> dict[str, Any]:
+    """Return the money of a field value or a period as plain numbers."""
+    sums = {"predicted_value": predicted, "observed_value": observed}
+    return {**sums, "overbid": _figures(over), "underbid": _figures(under)}
+
+
+def money_lines(heading: str, figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return a line of words for each field value or period, by its `name`, headings first."""
+    lines: list[tuple[str, ...]] = [(heading, "predicted value", "observed", "over-bid", "", "under-bid", "")]
+    for one in figures:
+        words = [one["name"], amount(one["predicted_value"]), amount(one["observed_value"])]
+        for known in (one["overbid"], one["underbid"]):
+            words += [amount(known["value"]), f"{amount(known['low'])} … {amount(known['high'])}"]
+        lines.append(tuple(words))
+    return lines
 
 
 # Money: what a positive of each row, or of each cell of a sketch, is worth.
@@ -435,16 +466,24 @@ def money_of_cells(
     """
     if sketch.value_kind is None:
         return None
+    rows, first = rows_of_cells(p, sketch)
+    if first is not None:
+        fields = {name: CodedField(coded.codes[first], coded.values) for name, coded in fields.items()}
+        folds = None if folds is None else folds[first]
+    return money_of_rows(rows, fields, settings, folds)
+
+
+def rows_of_cells(p: FloatArray, sketch: Sketch) -> tuple[ValueRows, IntArray | None]:
+    """Return what money is computed from, and which cell each of it belongs to; None for every cell, in order."""
     if sketch.value_kind == "positive":
         number = len(sketch.contexts)
         sums = (sums_by(sketch.context, column, number) for column in (sketch.values[:, 1], sketch.positives))
         values = RowValues(mean_values(*sums)[sketch.context] / VALUE_UNITS, per_positive=True)
-        return money_of_rows(values.rows(p, sketch.rate, sketch.weight), fields, settings, folds)
+        return values.rows(p, sketch.rate, sketch.weight), None
     first, group = sketch.value_groups
     weight = sums_by(group, sketch.weight, len(first))
     mean = sums_by(group, sketch.weight * p, len(first)) / weight
     spread = sums_by(group, sketch.weight * p * (1.0 - p), len(first)) / weight
     worth, observed, squares = (sketch.values[first] / VALUE_UNITS).T
-    rows = ValueRows(mean, worth, observed, squares * spread, weight, sums_by(group, sketch.positives, len(first)))
-    fields = {name: CodedField(coded.codes[first], coded.values) for name, coded in fields.items()}
-    return money_of_rows(rows, fields, settings, None if folds is None else folds[first])
+    positives = sums_by(group, sketch.positives, len(first))
+    return ValueRows(mean, worth, observed, squares * spread, weight, positives), first

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import TYPE_CHECKING
 
-from mcnet._shared.messages import aligned, count, counted, figure, one_line, shown_value
+from mcnet._shared.messages import aligned, amount, count, counted, figure, one_line, shown_value
 from mcnet.metrics.metric import METRICS, find_metric
 from mcnet.plots.figures import worst_first
 
@@ -53,13 +53,14 @@ def metric_lines(ev: "Evaluation") -> tuple[list[tuple[str, ...]], list[str]]:
         metric = METRICS[name]
         if (metric.compares_values and one_value) or (metric.needs in ("truth", "value") and isnan(estimate.value)):
             continue
-        interval = "" if isnan(estimate.low) else f"{figure(estimate.low)} … {figure(estimate.high)}"
+        shown = amount if metric.needs == "value" else figure
+        interval = "" if isnan(estimate.low) else f"{shown(estimate.low)} … {shown(estimate.high)}"
         floor = "" if isnan(estimate.floor) else figure(estimate.floor)
         note = estimate.note or (_OUTSIDE if estimate.value < estimate.low or estimate.value > estimate.high else "")
         if note and note not in notes:
             notes.append(note)
         mark = _MARKS[notes.index(note)] if note else ""
-        lines.append((metric.full_label(ev.settings), figure(estimate.value), floor, interval, mark))
+        lines.append((metric.full_label(ev.settings), shown(estimate.value), floor, interval, mark))
     return lines, [f"{mark} {note}" for mark, note in zip(_MARKS, notes, strict=False)]
 
 

@@ -11,15 +11,16 @@ import polars as pl
 from mcnet._shared.arrays import FloatArray
 from mcnet._shared.files import finite
 from mcnet.errors import FileFormatError, InputError
+from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.operations.alerts import alert_counts
 from mcnet.operations.gate import ServedPast, VersionTimes, ends_at_or_after
 from mcnet.operations.learning import Learnt, period_pcoc
-from mcnet.rows.periods import periods_between
+from mcnet.rows.periods import periods_between, sorted_periods
 from mcnet.store.journal import Journal
 from mcnet.store.pointer import now
-from mcnet.store.state import LoopState
+from mcnet.store.state import MONITOR, LoopState
 from mcnet.store.store import Store
 from mcnet.store.versions import Registry, Version
 from mcnet.tracking.monitor import CellProbabilities, Monitor
@@ -39,14 +40,14 @@ RUNS_READ = 200
 """What was served in the shown periods is looked up in so many runs."""
 
 
-def run_document(journal: Journal, learnt: Learnt | None, monitor: Monitor | None) -> dict[str, Any]:
+def run_document(journal: Journal, learnt: Learnt | None, watched: "Watched | None") -> dict[str, Any]:
     """Return what a run knows as JSON-able values; `status_of` adds what may change without a run.
 
     Parameters
     ----------
     journal : the rows.
     learnt : what the tracker knows; None if there is no period yet.
-    monitor : the monitor of what was served; None if there is no period yet.
+    watched : the monitor of what was served, and its money; None if there is no period yet.
     """
     entries = journal.entries()
     document: dict[str, Any] = finite(
@@ -57,9 +58,10 @@ def run_document(journal: Journal, learnt: Learnt | None, monitor: Monitor | Non
                 "rows": sum(entry.rows for entry in entries),
             },
             "periods": [] if learnt is None else _periods(learnt),
-            "monitor": None if monitor is None else _monitor(monitor),
+            "monitor": None if watched is None else _monitor(watched.monitor),
             "suspects": [] if learnt is None else _suspects(learnt),
             "following": None if learnt is None else _following(learnt),
+            "money": None if watched is None else watched.money,
         }
     )
     return document
@@ -200,12 +202,14 @@ class Watched:
     monitor: Monitor
     served: list[dict[str, Any]]
     """Per period: the version that served it, and its PCOC with the interval."""
+    money: dict[str, Any] | None
+    """What the errors of the probabilities served in the last periods cost; None if no row has a value."""
 
 
 def watch(
     journal: Journal,
     registry: Registry,
-    known: Any,
+    state: LoopState,
     *,
     forecasts: Mapping[str, FloatArray],
     promoted: Sequence[Version],
@@ -220,19 +224,19 @@ def watch(
 
     Parameters
     ----------
-    journal, registry : the rows, and the versions.
-    known : the document of the monitor after the last run; None if there is none.
+    journal, registry, state : the rows, the versions, and what earlier runs have recorded.
     forecasts : of periods learnt now, what the tracker forecast for each cell.
     promoted : the versions that were current one after the other, before this run.
     delay : after how many further periods labels are known.
     until : the last period to take in.
     alpha : the chance of ever raising a false alarm.
     """
-    monitor = _continued(known, promoted, alpha)
+    monitor = _continued(state.get(MONITOR), promoted, alpha)
     periods = periods_between(journal.periods, None, until)
     seen = set() if monitor.last_period is None else set(periods_between(periods, None, monitor.last_period))
     new = [period for period in periods if period not in seen]
     served: list[dict[str, Any]] = []
+    valued = False
     times = VersionTimes(periods, promoted, delay)
     model = loader(registry)
     for period, sketch in journal.sketches(new[0], new[-1]) if new else ():
@@ -245,12 +249,45 @@ def watch(
             probability = predict_cells(loaded, sketch.unfolded())
             monitor.update(sketch, period, CellProbabilities(probability), version=version.name)
             pcoc = period_pcoc(sketch.unfolded(), probability)
+            valued |= sketch.value_kind is not None
             served.append({"period": period, "version": version.name, "pcoc": list(pcoc)})
         elif period in forecasts:
             monitor.learn(sketch, period, CellProbabilities(forecasts[period]))
         else:
             monitor.last_period = period
-    return Watched(monitor, served)
+    return Watched(monitor, served, _served_money(journal, registry, state, served, valued))
+
+
+def _served_money(
+    journal: Journal, registry: Registry, state: LoopState, new: Sequence[dict[str, Any]], valued: bool
+) -> dict[str, Any] | None:
+    """Return the money of the last periods, of which `new` are `valued` (have rows with values) or not."""
+    value = journal.store.require_head(journal.head).value
+    before = (state.get(STATUS) or {}).get("money")
+    if (before is None and value is None and not valued) or (not new and before and before["value"] == value):
+        return before
+    recorded = [one for run in state.runs(RUNS_READ) for one in run["served"]]
+    versions = {one["period"]: one["version"] for one in [*recorded, *new]}
+    periods = sorted_periods(list(versions))[-MONEY_PERIODS:]
+    known = {} if before is None or before["value"] != value else {one["period"]: one for one in before["periods"]}
+    model, over_time = loader(registry), MoneyOverTime()
+    for period, sketch in journal.sketches(periods[0], periods[-1]) if periods else ():
+        served = model(int(versions[period])) if period in versions else None
+        if served is None or not set(served.fields) <= set(sketch.contexts.names):
+            continue
+        over_time.add_valued(period, sketch, served, value, known.get(period))
+    total = over_time.total
+    if total is None:
+        return None
+    actions = over_time.actions().to_dict()
+    return {
+        "value": value,
+        "periods": over_time.periods,
+        "periods_without_values": over_time.without,
+        **{name: figures for name, figures in total.to_dict().items() if name != "fields"},
+        "fields": {name: total.costliest(name, SHOWN_VALUES) for name in total.fields},
+        "actions": {**actions, "listed": len(actions["actions"]), "actions": actions["actions"][:SHOWN_VALUES]},
+    }
 
 
 def _continued(known: Any, promoted: Sequence[Version], alpha: float) -> Monitor:

@@ -22,6 +22,7 @@ from mcnet.operations.gate import COMPARED_PERIODS, Current, Gate, Verdict, ends
 from mcnet.operations.learning import Checkpoints, Learnt, learn_journal
 from mcnet.operations.status import STATUS, Watched, run_document, served_past, status_of, watch
 from mcnet.report.monitor_page import write_status_page
+from mcnet.rows.columns import check_value
 from mcnet.rows.locations import Location, Locations, file_state, fingerprint, read_options
 from mcnet.rows.logs import ChangedFileError, expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
@@ -258,6 +259,8 @@ def update(
     label: str | None = None,
     field: str | Sequence[str] | None = None,
     weight: str | None = None,
+    value: str | float | None = None,
+    value_per_positive: str | None = None,
     time: str | None = None,
     every: str | None = None,
     period: Any = None,
@@ -297,6 +300,8 @@ def update(
     head : the name of the head; the only or the default one if None.
     score, label, field, weight, score_type, negatives_kept, resolution : of logs, as in `mcnet.scan`. If neither score
         nor label is named, logs are read as the last run has read those of this head.
+    value, value_per_positive : of logs, as in `mcnet.scan`: the journal keeps the sums, and the status and dashboard
+        have money. A number is what every positive is worth, of logs and of feedback.
     time, every : of logs: the column of timestamps and the length of a period, such as "1h".
     period : instead of `time`: the one period of all rows; for saved sketches, too.
     source, age, counted, replace, allow : as in `Journal.add_files`.
@@ -332,13 +337,21 @@ def update(
     journal, state = opened.journal(name), opened.state(name)
     kinds: dict[str, Any] = {"score_type": score_type, "negatives_kept": negatives_kept}
     columns = {"score": score, "label": label, "field": list(field_names(field)) or None, "weight": weight} | kinds
+    money = {"value": value, "value_per_positive": value_per_positive}
+    if value is not None and value_per_positive is not None:
+        raise InputError("value and value_per_positive were both given; give the one that is known")
+    if not isinstance(value, str | None):
+        money["value"] = check_value(value)
     known = opened.find_head(name)
     if score is None and label is None and known is not None:  # logs are read as the last run has read them
         columns |= {column: value for column, value in known.settings.items() if column in columns}
         if time is None and period is None:
             time, every = known.settings.get("time"), every or known.settings.get("every")
+        if value is None and value_per_positive is None:
+            money = {role: known.settings.get(role) for role in money}
     fields = field_names(columns.pop("field"))
-    spec = RowSpec(fields=fields, resolution=resolution, **columns)
+    named: dict[str, Any] = {role: column for role, column in money.items() if isinstance(column, str)}
+    spec = RowSpec(fields=fields, resolution=resolution, **columns, **named)
     spec = spec if time is None else spec.with_time(time, every)
     how = Addition(source, age, counted, replace, allow)
     try:
@@ -354,7 +367,9 @@ def update(
         try:
             added = add_rows(journal, state, files, reading)
             if time is not None and added.files:
-                opened.configure(name, **columns, field=list(fields) or None, time=time, every=every)
+                opened.configure(name, **columns, **money, field=list(fields) or None, time=time, every=every)
+            elif value is not None and not isinstance(value, str):
+                opened.configure(name, **money)
             last = None if until is None else period_text(until)
             journal.compact_feedback(last)
             past = journal.snapshot()
@@ -429,7 +444,7 @@ class _Run:
         watched = watch(
             self.journal,
             self.registry,
-            self.state.get(MONITOR),
+            self.state,
             forecasts=learnt.forecasts,
             promoted=promoted,
             delay=self.delay,
@@ -575,7 +590,7 @@ class _Run:
         if look is not None:
             marks = {str(one.period): {"cause": one.cause, "state": one.state} for one in look.suspects}
             self.state.replace_all(SUSPECT, marks)
-        self.state.put(STATUS, run_document(self.journal, learnt, monitor))
+        self.state.put(STATUS, run_document(self.journal, learnt, watched))
         make_key(self.state)
         return done
 

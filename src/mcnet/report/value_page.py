@@ -4,7 +4,7 @@ from os import PathLike
 from pathlib import Path
 
 from mcnet._shared.files import whole_file
-from mcnet._shared.messages import count, figure
+from mcnet._shared.messages import amount, count
 from mcnet.auctions import Replay
 from mcnet.report.page import packed_data, packed_plotly, read_asset, template
 
@@ -26,10 +26,10 @@ def write_value_page(path: str | PathLike[str], found: Replay, *, title: str | N
     lines = []
     for name, outcome in found.outcomes.items():
         gap = found.differences[name]
-        known = "" if gap.low != gap.low else f"{figure(gap.low)} … {figure(gap.high)}"
-        beside = ("–", "") if name == found.against else (figure(gap.value), known)
+        known = "" if gap.low != gap.low else f"{amount(gap.low)} … {amount(gap.high)}"
+        beside = ("–", "") if name == found.against else (amount(gap.value), known)
         lines.append(
-            (name, count(outcome.won), *map(figure, (outcome.spend, outcome.positives, outcome.surplus)), beside)
+            (name, count(outcome.won), *map(amount, (outcome.spend, outcome.positives, outcome.surplus)), beside)
         )
     view = {"summary": "", "explanation": "", "figures": figures}
     page = template("value_page.html.j2").render(
@@ -38,7 +38,7 @@ def write_value_page(path: str | PathLike[str], found: Replay, *, title: str | N
         level=f"{100 * found.level:g}\N{NO-BREAK SPACE}%",
         rows=count(len(found.auctions.label)),
         auction=found.auctions.auction,
-        budget=None if found.auctions.budget is None else figure(found.auctions.budget),
+        budget=None if found.auctions.budget is None else amount(found.auctions.budget),
         field=next(iter(found.fields), None) if "values" in figures else None,
         warning=None if found.won_check is None else found.won_check.warning,
         lines=lines,

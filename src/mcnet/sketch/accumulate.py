@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import CodeArray, FloatArray, clip_scores, inside_unit
+from mcnet._shared.arrays import CodeArray, FloatArray, IntArray, clip_scores, inside_unit
 from mcnet._shared.loops import BLOCK, bucket_starts, clip_into_buckets, compiled, numba_installed
 from mcnet.errors import InputError
 from mcnet.rows.columns import scores_column
 from mcnet.rows.contexts import Contexts, distinct_combinations
 from mcnet.rows.fields import FieldColumn
 from mcnet.rows.spec import ValueKind
-from mcnet.sketch.grid import POSITION_UNITS, VALUE_UNITS, CellParts, Cells, Grid, LogitGrid
+from mcnet.sketch.grid import POSITION_UNITS, VALUE_UNITS, CellParts, Cells, Grid, LogitGrid, value_groups
 
 # The hot loop of sketching: rows into dense cells, with numba, and the same in NumPy without it.
 
@@ -332,12 +332,18 @@ class Accumulator:
 
     def finish(self) -> tuple[Contexts, Cells]:
         """Return the contexts that have rows, in canonical order, and their cells."""
+        # Values of dense cells alone are added after the sort, which then has half as many columns.
+        worth = None if len(self._sparse) else self._dense_worth
         if self._dense is not None:
-            self._sparse.add(self._dense_cells())
+            self._sparse.add(self._dense_cells() if worth is None else self._dense_cells_alone())
             self._dense = self._dense_worth = None
         cells = self._sparse.together()
         contexts, places = self._contexts.finish(cells.context)
-        return contexts, Cells(places[cells.context], cells.key, cells.fold, cells.sums).added_up_in_place()
+        numbers = np.flatnonzero(np.bincount(cells.context)) if worth is not None else _NOWHERE
+        cells = Cells(places[cells.context], cells.key, cells.fold, cells.sums).added_up_in_place()
+        if worth is not None:
+            cells = self._with_worth(cells, worth, numbers[np.argsort(places[numbers])])
+        return contexts, cells
 
     def _add_dense(
         self,
@@ -387,19 +393,31 @@ class Accumulator:
         return True
 
     def _dense_cells(self) -> Cells:
+        cells = self._dense_cells_alone()
+        if self._dense_worth is None:
+            return cells
+        return self._with_worth(cells, self._dense_worth, np.arange(len(self._contexts)))
+
+    def _dense_cells_alone(self) -> Cells:
+        """Return the dense cells without their values."""
         assert self._dense is not None
         assert isinstance(self._grid, LogitGrid)
         slots, cells = np.nonzero(self._dense[:, :, 0])
         fold = (slots % self._folds).astype(np.int16)
         context = (slots // self._folds).astype(np.int32)
-        sums = self._dense[slots, cells]
-        if self._dense_worth is not None:
-            wide = _wide_of(self._grid)[cells]
-            first = np.flatnonzero((np.diff(slots, prepend=-1) != 0) | (np.diff(wide, prepend=-1) != 0))
-            units = np.zeros_like(sums)
-            units[first] = self._dense_worth[slots[first], wide[first]]
-            sums = np.column_stack([sums, units])
-        return Cells(context, cells + self._grid.first, fold, sums)
+        return Cells(context, cells + self._grid.first, fold, self._dense[slots, cells])
+
+    def _with_worth(self, cells: Cells, worth: FloatArray, numbers: IntArray) -> Cells:
+        """Return cells with the values of each wide cell in its first one; `numbers` has that of each context."""
+        assert isinstance(self._grid, LogitGrid)
+        first, _ = value_groups(cells, self._grid)
+        sums = np.zeros((6, len(cells)))
+        sums[:3] = cells.sums.T
+        slots = numbers[cells.context[first]] * self._folds + cells.fold[first]
+        wide = _wide_of(self._grid)[cells.key[first] - self._grid.first]
+        for column, values in zip(sums[3:], worth[slots, wide].T, strict=True):
+            column[first] = values
+        return Cells(cells.context, cells.key, cells.fold, sums.T)
 
 
 def _grown(table: FloatArray, size: int) -> FloatArray:

@@ -164,6 +164,8 @@ class Journal:
         every: str,
         field: str | Sequence[str] | None = None,
         weight: str | None = None,
+        value: str | None = None,
+        value_per_positive: str | None = None,
         source: str | None = None,
         age: float | None = None,
         counted: Any = None,
@@ -183,7 +185,8 @@ class Journal:
         Parameters
         ----------
         files : Parquet, CSV, JSONL or Arrow files, globs or folders.
-        score, label, field, weight, score_type, negatives_kept, resolution, progress : as in `mcnet.scan`.
+        score, label, field, weight, value, value_per_positive, score_type, negatives_kept, resolution, progress : as in
+            `mcnet.scan`.
         time : the column of moments.
         every : the length of a period, such as "1h" or "1d".
         source : what to call the source; by default the path of each file as it was given.
@@ -196,15 +199,9 @@ class Journal:
         """
         how = Addition(source, age, counted, replace, allow)
         how.check()
-        spec = RowSpec(
-            score,
-            label,
-            field_names(field),
-            weight,
-            resolution=resolution,
-            score_type=score_type,
-            negatives_kept=negatives_kept,
-        ).with_time(time, every)
+        more: dict[str, Any] = {"value": value, "value_per_positive": value_per_positive, "resolution": resolution}
+        more |= {"score_type": score_type, "negatives_kept": negatives_kept}
+        spec = RowSpec(score, label, field_names(field), weight, **more).with_time(time, every)
         return self.add_paths(expand_paths(files), spec, how, progress)
 
     def add_paths(

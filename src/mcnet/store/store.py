@@ -31,6 +31,7 @@ KEY_DAYS = 30.0
 
 _LONGEST_NAME = 64
 _SETTINGS = {"score", "label", "weight", "field", "time", "every", "score_type", "negatives_kept", "key_days"}
+_SETTINGS |= {"value", "value_per_positive"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,12 @@ class Head:
     def key_days(self) -> float:
         """For how many days the keys of feedback are kept."""
         return float(self.settings.get("key_days", KEY_DAYS))
+
+    @property
+    def value(self) -> float | None:
+        """What every positive is worth, if that is one number."""
+        value = self.settings.get("value")
+        return None if isinstance(value, str | None) else float(value)
 
 
 @dataclass(frozen=True)
@@ -162,8 +169,8 @@ class Store:
         Parameters
         ----------
         head : its name.
-        settings : score, label, weight, field, time, every, score_type, negatives_kept: how its logs are read;
-            key_days: for how long the keys of feedback are kept.
+        settings : score, label, weight, field, time, every, score_type, negatives_kept, value, value_per_positive: how
+            its logs are read (a value may be a number); key_days: for how long the keys of feedback are kept.
 
         Returns
         -------

@@ -137,6 +137,7 @@ class Feedback(msgspec.Struct, forbid_unknown_fields=True):
     label: list[float | bool]
     field: dict[str, list[Value]] | None = None
     weight: list[float] | None = None
+    value: list[float] | None = None
     period: str | int | None = None
     key: Annotated[str, msgspec.Meta(extra_json_schema={"maxLength": _LONGEST_KEY})] | None = None
     age: Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0})] | None = None
@@ -242,7 +243,7 @@ class Inbox:
             lacking = [name for name in ("score", "label") if name not in columns]
             if lacking:
                 raise Problem(400, f"the stream lacks the column {lacking[0]}", at=lacking[0])
-            score, label, weight = (columns.pop(name, None) for name in ("score", "label", "weight"))
+            score, label, weight, value = (columns.pop(name, None) for name in ("score", "label", "weight", "value"))
         else:
             if kind not in JSON_TYPES:
                 raise Problem(415, f"the body is of type {kind[:80]!r}; send application/json, {ARROW} or {SKETCH}")
@@ -251,12 +252,13 @@ class Inbox:
             about = {"period": rows.period, "key": rows.key, "age": rows.age, "score_type": rows.score_type}
             about["allow"] = rows.allow
             check_rows(len(rows.score), self._settings.limits.rows)
-            score, label, weight, columns = rows.score, rows.label, rows.weight, rows.field or {}
+            score, label, weight, value, columns = rows.score, rows.label, rows.weight, rows.value, rows.field or {}
         own = head.settings.get("score_type", "probability") if head.current is None else head.current.model.score_type
         score_type: ScoreType = about.pop("score_type", None) or own
         if len(score) == 0:
             raise Problem(400, "there are no rows; feedback has at least one", at="$.score")
-        sketch = Sketch.from_rows(score, label, field=columns or None, weight=weight, score_type=score_type)
+        given: dict[str, Any] = {"field": columns or None, "weight": weight, "value": value}
+        sketch = Sketch.from_rows(score, label, **given, score_type=score_type)
         if weight is not None:
             about["largest_weight"] = float(weights_column(weight).max())
         return sketch, about
