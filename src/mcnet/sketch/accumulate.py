@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import CodeArray, FloatArray, IntArray, clip_scores, inside_unit
+from mcnet._shared.arrays import CodeArray, FloatArray, IndexArray, clip_scores, inside_unit
 from mcnet._shared.loops import BLOCK, bucket_starts, clip_into_buckets, compiled, numba_installed
 from mcnet.errors import InputError
 from mcnet.rows.columns import scores_column
@@ -339,7 +339,7 @@ class Accumulator:
             self._dense = self._dense_worth = None
         cells = self._sparse.together()
         contexts, places = self._contexts.finish(cells.context)
-        numbers = np.flatnonzero(np.bincount(cells.context)) if worth is not None else _NOWHERE
+        numbers: IndexArray = np.flatnonzero(np.bincount(cells.context) if worth is not None else ())
         cells = Cells(places[cells.context], cells.key, cells.fold, cells.sums).added_up_in_place()
         if worth is not None:
             cells = self._with_worth(cells, worth, numbers[np.argsort(places[numbers])])
@@ -407,7 +407,7 @@ class Accumulator:
         context = (slots // self._folds).astype(np.int32)
         return Cells(context, cells + self._grid.first, fold, self._dense[slots, cells])
 
-    def _with_worth(self, cells: Cells, worth: FloatArray, numbers: IntArray) -> Cells:
+    def _with_worth(self, cells: Cells, worth: FloatArray, numbers: IndexArray) -> Cells:
         """Return cells with the values of each wide cell in its first one; `numbers` has that of each context."""
         assert isinstance(self._grid, LogitGrid)
         first, _ = value_groups(cells, self._grid)
