@@ -1,5 +1,6 @@
 """The files in deploy/: nothing is built here, but what they name exists, is pinned, and is safe to run."""
 
+import inspect
 import re
 import shlex
 import subprocess
@@ -9,6 +10,8 @@ import pytest
 from typer.main import get_command
 
 from mcnet.cli.app import app
+from mcnet.errors import InputError
+from mcnet.operations.service.settings import _token
 
 ROOT = Path(__file__).parents[2]
 INSTRUCTIONS = re.compile(r"^([A-Z]+)\s+((?:.*\\\n)*.*)$", re.MULTILINE)
@@ -64,15 +67,31 @@ def test_the_commands_of_the_image_are_commands_of_mcnet(dockerfile):
     assert "/v2/health/ready" in check
 
 
-def test_compose_starts_the_service_and_a_prometheus_that_scrapes_it():
-    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: pip install pyyaml")
+@pytest.fixture
+def yaml():
+    return pytest.importorskip("yaml", reason="PyYAML is not installed: pip install pyyaml")
+
+
+POSTGRES = re.compile(r"postgres:\d+\.\d+-\w+@sha256:[0-9a-f]{64}")
+
+
+def test_compose_starts_a_store_a_service_and_a_prometheus_that_scrapes_it(yaml):
     compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
-    service, prometheus = compose["services"]["service"], compose["services"]["prometheus"]
-    assert (ROOT / "deploy" / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+    services = compose["services"]
+    service, job, prometheus = services["service"], services["update"], services["prometheus"]
+    store = f"postgresql://{services['postgres']['environment']['POSTGRES_USER']}@postgres/ads"
     check_command(service["command"])
-    assert service["read_only"] is True
+    check_command([*job["entrypoint"][1:], "logs/*.parquet"])
+    assert service["command"][1] == job["entrypoint"][2] == store
+    for one in (service, job):
+        assert (ROOT / "deploy" / one["build"]["context"] / one["build"]["dockerfile"]).is_file()
+        assert one["read_only"] is True
+        assert one["depends_on"]["postgres"]["condition"] == "service_healthy"
+        assert "PGPASSWORD" in one["environment"]
+    assert "ports" not in services["postgres"], "the store is for the other services alone"
+    assert POSTGRES.fullmatch(services["postgres"]["image"])
     assert re.fullmatch(r"prom/prometheus:v\d+\.\d+\.\d+@sha256:[0-9a-f]{64}", prometheus["image"])
-    for entry in (*service["volumes"], *prometheus["volumes"]):
+    for entry in (*services["postgres"]["volumes"], *prometheus["volumes"]):
         source = entry.split(":")[0]
         assert source in compose["volumes"] or (ROOT / "deploy" / source).is_file(), source
     for one in (service, prometheus):
@@ -81,6 +100,80 @@ def test_compose_starts_the_service_and_a_prometheus_that_scrapes_it():
     port = service["command"][service["command"].index("--port") + 1]
     assert scraped["static_configs"] == [{"targets": [f"service:{port}"]}]
     assert scraped["metrics_path"] == "/metrics"
+
+
+@pytest.fixture
+def manifests(yaml):
+    files = sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
+    found = [one for file in files for one in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+    return {(one["kind"], one["metadata"]["name"]): one for one in found}
+
+
+def pods(manifests):
+    for kind, name in (("Deployment", "mcnet"), ("StatefulSet", "postgres"), ("CronJob", "mcnet-update")):
+        spec = manifests[kind, name]["spec"]
+        yield (spec["jobTemplate"]["spec"] if kind == "CronJob" else spec)["template"]
+
+
+def test_what_the_manifests_run_are_commands_of_mcnet_on_the_same_store(manifests, tmp_path):
+    import tomllib
+
+    from mcnet.cli.options import read_config
+
+    serve, postgres, update = (pod["spec"]["containers"][0] for pod in pods(manifests))
+    check_command(serve["args"])
+    check_command(update["args"])
+    user = next(one["value"] for one in postgres["env"] if one["name"] == "POSTGRES_USER")
+    service = manifests["Service", "postgres"]["metadata"]["name"]
+    assert serve["args"][1] == update["args"][1] == f"postgresql://{user}@{service}/ads"
+    (file,) = manifests["ConfigMap", "mcnet"]["data"]
+    settings = tmp_path / file
+    settings.write_text(manifests["ConfigMap", "mcnet"]["data"][file])
+    command = get_command(app)
+    with command.make_context("mcnet", ["methods"]) as context:
+        given = read_config(context, str(settings), False)["update"]
+    assert given == {"score": "pctr", "label": "click", "field": ["country"], "time": "ts", "every": "1h"}
+    assert tomllib.loads(settings.read_text())["update"]["every"] == "1h"
+    assert file == "mcnet.toml"
+    mounted = {one["name"]: one["mountPath"] for one in update["volumeMounts"]}
+    assert update["workingDir"] == mounted["config"], "mcnet.toml is read in the working directory"
+
+
+def test_probes_and_ports_are_those_of_the_service(manifests):
+    from mcnet.operations.service.handlers import Handlers
+
+    serve = manifests["Deployment", "mcnet"]["spec"]["template"]["spec"]["containers"][0]
+    routes = re.findall(r'Route\("GET", "([^"]+)"', inspect.getsource(Handlers.routes))
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        asked = serve[probe]["httpGet"]
+        assert asked["path"] in routes
+        assert asked["port"] == serve["ports"][0]["name"]
+    assert str(serve["ports"][0]["containerPort"]) == serve["args"][serve["args"].index("--port") + 1]
+    assert manifests["Service", "mcnet"]["spec"]["ports"][0]["targetPort"] == serve["ports"][0]["name"]
+    template = manifests["Deployment", "mcnet"]["spec"]["template"]
+    notes = template["metadata"]["annotations"]
+    assert (notes["prometheus.io/port"], notes["prometheus.io/path"] in routes) == ("8080", True)
+    for kind in ("Service", "PodDisruptionBudget"):
+        selector = manifests[kind, "mcnet"]["spec"]["selector"]
+        assert selector.get("matchLabels", selector) == template["metadata"]["labels"]
+
+
+def test_pods_have_no_more_rights_than_they_need_and_secrets_are_not_in_commands(manifests):
+    secret = manifests["Secret", "mcnet"]["stringData"]
+    for pod in pods(manifests):
+        assert pod["spec"]["automountServiceAccountToken"] is False
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        (container,) = pod["spec"]["containers"]
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert "memory" in container["resources"]["limits"]
+        image = container["image"]
+        assert image.startswith("registry.example.com/mcnet") or POSTGRES.fullmatch(image)
+        for one in container.get("env", []):
+            taken = one.get("valueFrom", {}).get("secretKeyRef")
+            assert taken is None or (taken["name"], taken["key"] in secret) == ("mcnet", True)
+    with pytest.raises(InputError, match="at least 16"):
+        _token(secret["MCNET_TOKEN"], "the manifest")
 
 
 def test_the_rules_of_alerts_are_valid_and_fire_when_they_should(program):
