@@ -109,7 +109,7 @@ def test_the_image_is_made_of_the_lock_files_and_of_base_images_by_digest():
     images = [arguments.get(name.strip("${}"), name) for name in re.findall(r"^FROM (\S+)", file, re.M)]
     compose = (ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8")
     images += [image for image in re.findall(r"image: (\S+)", compose) if image != "mcnet"]
-    assert len(images) == 3
+    assert len(images) == 4
     for image in images:
         assert re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image), image
 
