@@ -29,6 +29,7 @@ import pytest
 from tests.service.running import running
 
 import mcnet
+from mcnet.cli.run import run
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -162,13 +163,16 @@ def test_a_block_of_the_readme_works_when_pasted_alone(block, tmp_path, monkeypa
     elif first == "source":
         environment = re.search(r"^BIN := (\S+)", makefile, flags=re.MULTILINE)[1]
         assert block.body.strip() == f"source {environment}/activate"
-    elif first == "pip":  # from nothing to a served, learning model
-        reader_s_logs(tmp_path)
-        _, update, serve = block.body.strip().splitlines()
+    elif "mcnet serve" in block.body:  # from nothing to a served, learning model
+        demo, update, serve = block.body.strip().splitlines()
+        monkeypatch.setattr("mcnet.selection.methods", lambda: ["base", "platt"])  # all of them take a minute
+        assert run(demo.split()[1:]) == 0
         run_shell(replace(block, body=update), README)
         address, *words = serve.partition("#")[0].split()[2:]
         with running(tmp_path / address, tmp_path, *words) as service:
-            assert service.ask("GET", "/v2/health/ready").status == 200
+            field = pl.read_parquet("log.parquet")["field"][0]
+            answer = service.ask("POST", "/calibrate", {"score": [0.1], "field": {"field": [field]}})
+            assert answer.document["version"] == "1", answer.body
     else:
         reader_s_logs(tmp_path)
         run_shell(block, README)
