@@ -55,7 +55,7 @@ def common_first(sketch: Sketch, fitted: tuple[int, ...] = ()) -> tuple[Sketch, 
         kept[field] = int(common.sum())
     if tuple(kept) == sizes:
         return sketch, sizes
-    ordered = Contexts(contexts.names, tuple(values), np.column_stack(columns))
+    ordered = replace(contexts, values=tuple(values), table=np.column_stack(columns))
     return replace(sketch, contexts=ordered), tuple(kept)
 
 

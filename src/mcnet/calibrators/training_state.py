@@ -20,7 +20,6 @@ from mcnet.model.model import FIELD_ADVICE, CalibrationModel
 from mcnet.model.model_file import read_model
 from mcnet.rows.columns import check_lengths, scores_column
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import in_field_order, value_order_of
 
@@ -170,6 +169,6 @@ def _field_codes(model: CalibrationModel, field: Any, rows: int) -> IntArray:
         return np.zeros((rows, 0), dtype=np.int64)
     if not contexts.names:
         raise NotSupportedError(f"this {model.method} model was fitted without a field; call it without field=")
-    codes: IntArray = contexts.field_codes(field_columns(field)).astype(np.int64)
+    codes: IntArray = contexts.field_codes(contexts.given(field)).astype(np.int64)
     check_lengths(score=range(rows), field=codes)
     return codes

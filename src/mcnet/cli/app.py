@@ -102,6 +102,14 @@ def mcnet(
         str | None,
         typer.Option("--separator", metavar="CHARACTER", help="The character between the columns of CSV logs."),
     ] = None,
+    bins: Annotated[
+        str | None,
+        typer.Option(
+            "--bins",
+            metavar="N|FILE",
+            help="Cut numbers (--field 'age:number') into N bins (16), or as a sketch, model or store is cut.",
+        ),
+    ] = None,
     storage_option: Annotated[
         list[str] | None,
         typer.Option("--storage-option", metavar="NAME=VALUE", help="A setting of an object store; may be repeated."),
@@ -130,11 +138,18 @@ def mcnet(
       mcnet compare log.parquet --score pctr --label click --field country
     """
     from mcnet.cli.options import parse_settings, read_config, refuse_read_options
+    from mcnet.cli.sources import bins_or_edges
     from mcnet.rows.locations import read_with
 
     settings = parse_settings(storage_option, lambda _, text: text, "--storage-option", "aws_region=eu-west-1")
     context.with_resource(
-        read_with(storage_options=settings, separator=separator, where=where, drop_missing=drop_missing)
+        read_with(
+            storage_options=settings,
+            separator=separator,
+            where=where,
+            drop_missing=drop_missing,
+            **({} if bins is None else bins_or_edges(bins)),
+        )
     )
     if context.invoked_subcommand not in _READ_LOGS:
         refuse_read_options(f"{context.invoked_subcommand} reads none")

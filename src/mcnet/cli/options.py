@@ -310,7 +310,7 @@ def _write_parameters(parameters: Iterable[Any], ctx: Any, formatter: Any) -> No
 
 
 READS_LOGS = (
-    "\b\nOptions for reading logs: --where, --drop-missing, --separator, --storage-option.\n"
+    "\b\nOptions for reading logs: --where, --drop-missing, --separator, --storage-option, --bins.\n"
     "Options of every command: --head, --config, --no-config, --debug. See mcnet --help."
 )
 """What stands below the help of a command that reads logs."""
@@ -328,7 +328,7 @@ def refuse_read_options(reason: str, *, filters_only: bool = False) -> None:
 
     given = read_options()
     filters = {"--where": given.where, "--drop-missing": given.drop_missing}
-    others = {"--separator": given.separator, "--storage-option": given.storage_options}
+    others = {"--separator": given.separator, "--storage-option": given.storage_options, "--bins": given.bins}
     for option, value in (filters if filters_only else filters | others).items():
         if value:
             raise InputError(f"{option} is for reading logs, and {reason}: leave it out")

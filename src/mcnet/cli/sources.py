@@ -111,6 +111,7 @@ def by_period(sketch: "Sketch", time: str) -> "dict[str, Sketch]":
 def load_model(path: str) -> "CalibrationModel":
     """Load a model; say what a file is that is none."""
     from mcnet.model.model_file import load
+    from mcnet.rows.locations import read_options
     from mcnet.rows.logs import file_format
     from mcnet.sketch.sketch_file import is_sketch_file
 
@@ -120,8 +121,32 @@ def load_model(path: str) -> "CalibrationModel":
     try:
         kind = file_format(file)
     except InputError:
-        return load(file)
+        model = load(file)
+        read_options().edges.update(model.contexts.edges)  # the rows of this command are cut as the model's were
+        return model
     raise FileFormatError(f"{file} is a {kind} file, not a model; a model is the JSON file that mcnet fit writes")
+
+
+def bins_or_edges(given: str) -> dict[str, Any]:
+    """Return what --bins says: a number of bins, or the edges of a sketch, a model or a head of a store."""
+    from mcnet.rows.derived import check_bins
+    from mcnet.sketch.sketch_file import is_sketch_file, load_sketch
+    from mcnet.store import is_store
+    from mcnet.store.additions import shape_of
+
+    if given.lstrip("+-").isdigit():
+        return {"bins": check_bins(int(given))}
+    if is_store(given):
+        journal = open_journal(given)
+        shape = shape_of(journal.store.find_head(journal.head))
+        edges = {} if shape is None else shape[2]
+    elif is_sketch_file(given):
+        edges = dict(load_sketch(given).contexts.edges)
+    else:
+        edges = dict(load_model(given).contexts.edges)
+    if not edges:
+        raise InputError(f"--bins {given}: it has no field of numbers cut into bins, as --field 'age:number' has")
+    return {"edges": edges}
 
 
 def score_type(model: "CalibrationModel", logits: bool | None) -> "ScoreType":
@@ -245,13 +270,17 @@ class RowSource:
         title : what the bar is called.
         chosen_periods : since, until and half-life of a journal.
         """
+        from mcnet.rows.locations import read_options
         from mcnet.sketch.scan import sketch_files
 
         plain_interrupts()
         if self.journal is not None:
-            return _sum_of_periods(self.journal, spec, **chosen_periods)
-        with printer.progress(title, self.row_count if printer.lively else None) as advance:
-            return sketch_files(self.paths, spec, sketched=self.sketched, progress=advance)
+            sketch = _sum_of_periods(self.journal, spec, **chosen_periods)
+        else:
+            with printer.progress(title, self.row_count if printer.lively else None) as advance:
+                sketch = sketch_files(self.paths, spec, sketched=self.sketched, progress=advance)
+        read_options().edges.update(sketch.contexts.edges)  # other rows of this command are cut alike
+        return sketch
 
     def periods(
         self, field: Sequence[str] | None, since: str | None = None, until: str | None = None

@@ -18,7 +18,7 @@ from mcnet.model.model import CalibrationModel, refuse_probabilities_read_as_log
 from mcnet.rows.columns import DescribeRow, as_floats, scores_column
 from mcnet.rows.contexts import ANY
 from mcnet.rows.csv_files import ShortRows, canonical_csv_text, csv_separator, typed_csv_text, types_of_texts
-from mcnet.rows.fields import FieldColumn, field_columns
+from mcnet.rows.fields import FieldColumn
 from mcnet.rows.formats import column_at
 from mcnet.rows.locations import Locations, RemoteFile, read_options
 from mcnet.rows.logs import (
@@ -74,7 +74,7 @@ class UnseenValues:
     def add(self, field: Any, weight: FloatArray) -> None:
         """Count rows, given by their fields (as in `predict`) and their weights."""
         self.total += float(weight.sum())
-        columns: Sequence[FieldColumn] = field_columns(field) if self.by_field else []
+        columns: Sequence[FieldColumn] = self._contexts.given(field) if self.by_field else []
         if not columns:
             return
         unknown = self._contexts.field_codes(columns) == ANY

@@ -11,7 +11,6 @@ from mcnet.errors import InputError, NotSupportedError
 from mcnet.plots.figures import Line, draw_curves
 from mcnet.plots.style import as_plotly, as_svg, card
 from mcnet.rows.contexts import ANY, Contexts
-from mcnet.rows.fields import field_columns
 from mcnet.rows.periods import shown_periods
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def _largest(model: "CalibrationModel", shown: int) -> Contexts:
         return model.contexts.subset(whole[:shown].astype(np.int32))
     columns = zip(*named[:shown], strict=True)
     result, order = Contexts.of(
-        field_columns(dict(zip(model.fields, map(list, columns), strict=True))), len(named[:shown])
+        model.contexts.given(dict(zip(model.fields, map(list, columns), strict=True))), len(named[:shown])
     )
     return result.subset(order)
 
@@ -99,10 +98,10 @@ def score_range(model: "CalibrationModel") -> tuple[float, float]:
 
 def _context(model: "CalibrationModel", field: Any) -> Contexts:
     """Return the one context of a field value, or of {name: value} with several fields."""
-    values = field if isinstance(field, Mapping) else {model.fields[0]: field}
+    values = model.contexts.by_field(field) if isinstance(field, Mapping) else {model.fields[0]: field}
     if set(values) != set(model.fields):
         raise InputError(f"field is {field!r}; this model needs a value of each of {', '.join(model.fields)}")
-    return Contexts.of(field_columns({name: [values[name]] for name in model.fields}), 1)[0]
+    return Contexts.of(model.contexts.given({name: [values[name]] for name in model.fields}), 1)[0]
 
 
 def _band(calibrator: Any, scores: FloatArray, field: Any) -> tuple[FloatArray | None, FloatArray | None]:

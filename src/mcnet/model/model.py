@@ -22,7 +22,7 @@ from mcnet.model.bands import Bands, Uncertainty, check_level
 from mcnet.model.small_batches import SmallBatches
 from mcnet.rows.columns import as_array, as_floats, check_lengths, scores_column, warn_of_other_order
 from mcnet.rows.contexts import ANY, Contexts
-from mcnet.rows.fields import FieldColumn, field_columns
+from mcnet.rows.fields import FieldColumn
 
 if TYPE_CHECKING:
     from mcnet.sketch.sketch import Sketch
@@ -213,7 +213,7 @@ class CalibrationModel:
             raise self._not_codes()
         if self.asks_family and field is not None:
             assert which is not None
-            self._ask_family(result, score, which, field_columns(field))
+            self._ask_family(result, score, which, self.contexts.given(field))
         return result
 
     def predict_cells(self, sketch: "Sketch") -> FloatArray:
@@ -334,7 +334,7 @@ class CalibrationModel:
             return None  # the field weighed in the fit and bends no curve
         if not self.fields:
             raise NotSupportedError(f"this {self.method} model was fitted without a field; call predict without field=")
-        return self.contexts.lookup(field_columns(field))
+        return self.contexts.lookup(self.contexts.given(field))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Save the model as JSON, completely or not at all.
@@ -376,7 +376,7 @@ class CalibrationModel:
         served = self.predict(score, field, score_type="probability")
         codes = np.zeros((len(score), 0), dtype=np.int32)
         if self.fields:
-            codes = self.contexts.field_codes(field_columns(field))
+            codes = self.contexts.field_codes(self.contexts.given(field))
         low, high = self._bands(score, codes, float(level))
         return np.minimum(low, served), np.maximum(high, served)
 

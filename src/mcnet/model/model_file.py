@@ -18,6 +18,7 @@ from mcnet.errors import CalibrationWarning, FileFormatError, InputError, McnetE
 from mcnet.model.bands import CurveDeviations, Uncertainty
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.contexts import ANY, Contexts
+from mcnet.rows.derived import NUMBER, check_edges, derivation
 
 # The schema of a model file: which keys it has, and of what types. What a file asks for is bounded here, too.
 
@@ -73,11 +74,22 @@ class FamilyDocument(_Strict):
     combinations: list[CombinationDocument]
 
 
+class DerivedDocument(_Strict):
+    """A field that is derived from a column: of which one, how, and where a number is cut into bins."""
+
+    column: str
+    kind: Literal["number", "hour", "weekday", "hour-of-week"]
+    edges: list[float] | None = None
+
+
 class ModelDocument(_Strict):
-    """A model file of schema version 2: either grids and curves, or contexts and the family that makes their curves."""
+    """A model file: either grids and curves, or contexts and the family that makes their curves.
+
+    Schema version 3 has `derived` fields; a model without them is written in version 2, which earlier versions read.
+    """
 
     format: Literal["mcnet calibration model"]
-    schema: Literal[2]
+    schema: Literal[2, 3]
     method: str
     monotone: bool
     score_type: ScoreType
@@ -93,6 +105,7 @@ class ModelDocument(_Strict):
     curves: list[CurveDocument] | None = None
     family: FamilyDocument | None = None
     uncertainty: dict[str, Any] | None = None
+    derived: dict[str, DerivedDocument] | None = None
 
 
 def validated(document: dict[str, Any]) -> ModelDocument:
@@ -116,6 +129,14 @@ def validated(document: dict[str, Any]) -> ModelDocument:
     for field in result.fields:
         if len(set(field.values)) < len(field.values):
             raise InputError(f"the field {field.name!r} lists a value twice")
+    for name, one in (result.derived or {}).items():
+        if name not in names or derivation(name) != (one.column, one.kind):
+            raise InputError(f"{name!r} is derived from {one.column!r} as {one.kind}, which is no field of the model")
+        if (one.kind == NUMBER) != (one.edges is not None):
+            raise InputError(f"the derived field {name!r} is a {one.kind}, and its edges do not fit that")
+    lacking = [name for name in names if derivation(name) is not None and name not in (result.derived or {})]
+    if lacking and result.schema > 2:
+        raise InputError(f"the field {lacking[0]!r} is derived from a column, and the file does not say how")
     if (result.curves is None) != (result.grids is None) or (result.curves is None) == (result.contexts is None):
         raise InputError("a file has either grids and curves, or contexts and a family of curves")
     if result.curves is None and result.family is None:
@@ -143,7 +164,7 @@ def upgraded(document: dict[str, Any]) -> dict[str, Any]:
 
 # The model file: plain JSON with a schema version and a checksum, readable by a person, never pickle.
 
-SCHEMA = 2
+SCHEMA = 3
 _MOST_EXPLICIT_KNOTS = 30_000
 """Up to this many knots the curves of a family are written one by one."""
 
@@ -154,7 +175,7 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
     rows = model.contexts.table.tolist() if model.fields else []
     document = {
         "format": "mcnet calibration model",
-        "schema": SCHEMA,
+        "schema": SCHEMA if model.contexts.derived else 2,
         "method": model.method,
         "monotone": model.monotone,
         "score_type": model.score_type,
@@ -168,6 +189,12 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
             for name, values in zip(model.contexts.names, model.contexts.values, strict=True)
         ],
     }
+    if model.contexts.derived:
+        document["derived"] = {
+            name: {"column": found[0], "kind": found[1], **_edges_document(model, name)}
+            for name in model.fields
+            if (found := derivation(name)) is not None
+        }
     if model.is_family and model.fields and len(curves.probabilities) > _MOST_EXPLICIT_KNOTS:
         # Very many curves are written as what they are made from, and compiled again when loaded.
         document["contexts"] = _contexts_document(model.contexts)
@@ -188,6 +215,10 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
         document["uncertainty"] = model.uncertainty.to_dict()
     document["checksum"] = checksum(document)
     return document
+
+
+def _edges_document(model: CalibrationModel, name: str) -> dict[str, Any]:
+    return {"edges": list(model.contexts.edges[name])} if name in model.contexts.edges else {}
 
 
 def _layout(document: dict[str, Any]) -> str:
@@ -337,7 +368,8 @@ def _model(document: ModelDocument) -> CalibrationModel:
         if problem:
             raise InputError(problem)
         curves = family_curves(family, table)[0]
-    contexts = Contexts(names, values, table)
+    cut = {name: one.edges for name, one in (document.derived or {}).items() if one.edges is not None}
+    contexts = Contexts(names, values, table, {name: check_edges(name, edges) for name, edges in cut.items()})
     return CalibrationModel(
         method=document.method,
         parameters=document.parameters,

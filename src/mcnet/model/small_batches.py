@@ -125,6 +125,7 @@ class SmallBatches:
             lines = self._by_value.get(field) or self._find((field,))
         elif isinstance(field, Mapping):
             names = self._contexts.names
+            field = self._contexts.by_field(field) if self._contexts.derived else field
             known = len(field) == len(names) and all(name in field for name in names)
             values = tuple([field[name] for name in names]) if known else ()
             lines = self._find(values)
@@ -162,6 +163,7 @@ class SmallBatches:
             lines = self._lines_without_field()
             return None if lines is None else [lines] * rows
         if isinstance(field, Mapping):
+            field = self._contexts.by_field(field) if self._contexts.derived else field
             if set(field) != set(names):
                 return None
             columns = [_items(field[name]) for name in names]

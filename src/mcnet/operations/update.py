@@ -118,13 +118,16 @@ def add_rows(
     rows, unchanged = 0, 0
     periods: list[str] = []
     left_out: list[str] = []
+    spec = files.spec
     for path in files.paths:
         name, state = files.how.source or fspath(path), files.state_of(path)
         if known.get(name) == state and name in sources:
             unchanged += 1
             continue
         try:
-            added = journal.add_paths(Locations([path]), files.spec, files.how, progress, period=files.period)
+            if not spec.edges:
+                spec = journal.with_edges(files.paths, spec)
+            added = journal.add_paths(Locations([path]), spec, files.how, progress, period=files.period)
         except (ChangedFileError, OtherRowsError) as error:
             left_out.append(str(error))
             warn(f"a file is left out: {error.what}", error.advice)

@@ -26,7 +26,7 @@ from mcnet.plots.figures import (
 from mcnet.plots.style import Spec, as_plotly
 from mcnet.plots.timeline import Drift, draw_drift
 from mcnet.rows.contexts import ANY, Contexts
-from mcnet.rows.fields import MISSING_LABEL, field_columns
+from mcnet.rows.fields import MISSING_LABEL
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import in_field_order
 
@@ -370,7 +370,7 @@ def plot_curves(calibrator: Any, sketch: Sketch, field: Any = None) -> Any:
     cells, contexts = np.arange(len(sketch)), None
     if field is not None:
         values = field if isinstance(field, Mapping) else dict.fromkeys(sketch.contexts.names[:1], field)
-        context = sketch.contexts.lookup(field_columns({name: [value] for name, value in values.items()}))
+        context = sketch.contexts.lookup(sketch.contexts.given({name: [value] for name, value in values.items()}))
         if context[0] < 0:
             raise InputError(f"the sketch has no rows of {values}; leave field out for the pooled curve")
         cells, contexts = np.flatnonzero(sketch.context == context[0]), sketch.contexts.subset(context)

@@ -1,7 +1,7 @@
 """Contexts: the combinations of field values that a sketch or a model knows."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import CodeArray, IntArray
 from mcnet._shared.messages import counted
 from mcnet.errors import InputError
-from mcnet.rows.fields import MISSING_LABEL, UNNAMED, FieldColumn, field_text, sorted_values
+from mcnet.rows.derived import derivation, refuse_other_edges, source_column, value_text
+from mcnet.rows.fields import MISSING_LABEL, UNNAMED, Edges, FieldColumn, field_columns, named_columns, sorted_values
 
 # Combinations of codes: number them, and find them again, for any number of fields.
 
@@ -136,6 +137,8 @@ class Contexts:
     names: tuple[str, ...]
     values: tuple[tuple[str | None, ...], ...]
     table: NDArray[np.int32]
+    edges: Mapping[str, Edges] = field(default_factory=dict)
+    """Of fields that are numbers cut into bins: where they are cut."""
 
     def __len__(self) -> int:
         return len(self.table)
@@ -143,7 +146,8 @@ class Contexts:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Contexts):
             return NotImplemented
-        return self.names == other.names and self.values == other.values and np.array_equal(self.table, other.table)
+        same = self.names == other.names and self.values == other.values and self.edges == other.edges
+        return same and np.array_equal(self.table, other.table)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -176,15 +180,16 @@ class Contexts:
             inverse: NDArray[Any] = codes if len(seen) == len(number) else number[codes]
         else:
             table, inverse = distinct_combinations([c.codes for c in columns], [len(c.values) for c in columns])
-        contexts = Contexts(names, tuple(c.values for c in columns), table.astype(np.int32))
+        edges = {column.name: column.edges for column in columns if column.edges is not None}
+        contexts = Contexts(names, tuple(c.values for c in columns), table.astype(np.int32), edges)
         compact, order = contexts.compacted()
         return compact, order[inverse].astype(np.int32, copy=False)
 
     def compacted(self) -> tuple["Contexts", NDArray[np.int32]]:
         """Return the same contexts with only values in use, in canonical order, and each one's new place."""
         values, renumber = [], []
-        for field, known in enumerate(self.values):
-            used = np.flatnonzero(np.bincount(self.table[:, field] + 1, minlength=len(known) + 1)[1:]).tolist()
+        for place, known in enumerate(self.values):
+            used = np.flatnonzero(np.bincount(self.table[:, place] + 1, minlength=len(known) + 1)[1:]).tolist()
             kept = sorted_values({known[code] for code in used})
             index = {value: code for code, value in enumerate(kept)}
             values.append(kept)
@@ -196,7 +201,7 @@ class Contexts:
             order = np.lexsort(table.T[::-1]) if values else np.arange(len(table))
         indices = np.empty(len(order), dtype=np.int32)
         indices[order] = np.arange(len(order), dtype=np.int32)
-        return Contexts(self.names, tuple(values), table[order]), indices
+        return replace(self, values=tuple(values), table=table[order]), indices
 
     def united(self, other: "Contexts") -> tuple["Contexts", NDArray[np.int32], NDArray[np.int32]]:
         """Return the contexts of both (of the same fields), and the new places of this one's and the other's."""
@@ -208,7 +213,9 @@ class Contexts:
             codes = [
                 column.mapped(np.array([index[v] for v in column.values], dtype=np.int32)) for column in (mine, its)
             ]
-            columns.append(FieldColumn(mine.name, np.concatenate(codes), tuple(index)))
+            refuse_other_edges(mine.name, mine.edges, its.edges)
+            edges = its.edges if mine.edges is None else mine.edges
+            columns.append(FieldColumn(mine.name, np.concatenate(codes), tuple(index), edges=edges))
         contexts, indices = Contexts.of(columns, len(self) + len(other))
         return contexts, indices[: len(self)], indices[len(self) :]
 
@@ -218,7 +225,7 @@ class Contexts:
 
     def subset(self, keep: NDArray[np.int32]) -> "Contexts":
         """Return the contexts at the places given, with the same lists of values."""
-        return Contexts(self.names, self.values, self.table[keep])
+        return replace(self, table=self.table[keep])
 
     def completed(self, limit: int) -> "Contexts":
         """Return these contexts and more: every combination of values, "any other value" included, if within the limit.
@@ -233,14 +240,14 @@ class Contexts:
             table = np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1).reshape(-1, len(ranges))[1:]
         else:
             alone = []
-            for field, known in enumerate(self.values):
+            for place, known in enumerate(self.values):
                 rows = np.full((len(known), len(self.names)), ANY, dtype=np.int32)
-                rows[:, field] = np.arange(len(known))
+                rows[:, place] = np.arange(len(known))
                 alone.append(rows)
             both = np.concatenate([self.table, *alone])
             result, _ = distinct_combinations(list(both.T + 1), [len(known) + 1 for known in self.values])
             table = (result - 1).astype(np.int32)
-        return Contexts(self.names, self.values, table)
+        return replace(self, table=table)
 
     @property
     def complete(self) -> bool:
@@ -263,7 +270,10 @@ class Contexts:
 
     def columns(self, codes: NDArray[np.int32]) -> list[FieldColumn]:
         """Return the field columns of rows whose contexts are `codes`."""
-        return [FieldColumn(n, self.table[codes, f], self.values[f]) for f, n in enumerate(self.names)]
+        edges = self.edges
+        return [
+            FieldColumn(n, self.table[codes, f], self.values[f], edges=edges.get(n)) for f, n in enumerate(self.names)
+        ]
 
     def rows(self) -> list[dict[str, str | None]]:
         """Return each context as a mapping of field name to value; fields at ANY are left out."""
@@ -303,7 +313,39 @@ class Contexts:
         if set(given) != set(self.names):
             wanted = ", ".join(self.names) or "no field"
             raise InputError(f"fields given: {', '.join(given) or 'none'}; needed: {wanted}")
+        for name, edges in self.edges.items():
+            refuse_other_edges(name, given[name].edges, edges)
         return [given[name] for name in self.names]
+
+    @cached_property
+    def derived(self) -> bool:
+        """Whether a field is derived from its column: a number cut into bins, a part of a timestamp."""
+        return any(derivation(name) is not None for name in self.names)
+
+    def given(self, field: Any) -> list[FieldColumn]:
+        """Return the fields of rows as a caller gives them; derived ones are cut as those of these contexts were.
+
+        A derived field may be given by its own name, or by that of the column that it is derived from.
+        """
+        return field_columns(self.by_field(dict(named_columns(field))) if self.derived else field, self.edges)
+
+    def by_field(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what was given by the names of columns under the names of fields; what is unknown stays."""
+        if len(given) == len(self.names) == 1 and UNNAMED in given:
+            return {self.names[0]: given[UNNAMED]}
+        result = {}
+        for name, column in self._keys:
+            if name in given:
+                result[name] = given[name]
+            elif column in given:
+                result[name] = given[column]
+        known = {key for keys in self._keys for key in keys}
+        return result | {key: given[key] for key in given if key not in known}
+
+    @cached_property
+    def _keys(self) -> list[tuple[str, str]]:
+        """Each field, and the column that it is read from."""
+        return [(name, source_column(name)) for name in self.names]
 
     def lookup(self, columns: Sequence[FieldColumn]) -> NDArray[np.int32]:
         """Return the context of every row, -1 where this combination is unknown."""
@@ -331,7 +373,17 @@ class Contexts:
 
     def codes_of(self, values: Sequence[Any]) -> tuple[int, ...]:
         """Return the code of each of one row's values, in the order of the fields; ANY for an unseen value."""
-        return tuple([index.get(field_text(v), ANY) for index, v in zip(self._places, values, strict=True)])
+        return tuple(
+            [index.get(text(v), ANY) for index, text, v in zip(self._places, self._texts, values, strict=True)]
+        )
+
+    @cached_property
+    def _texts(self) -> list[Callable[[Any], str | None]]:
+        return [value_text(name, self.edges.get(name)) for name in self.names]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made when it is first needed: functions do not travel."""
+        return {name: value for name, value in self.__dict__.items() if name != "_texts"}
 
     @cached_property
     def _by_codes(self) -> dict[tuple[int, ...], int]:

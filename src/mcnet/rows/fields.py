@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cached_property
@@ -89,6 +89,9 @@ def arrow_values(name: str, kind: Any, distinct: Any) -> list[Any]:
 
 # Field columns: values of any type as codes into a short list of canonical texts.
 
+Edges = tuple[float, ...]
+"""Where a number that is a field is cut into bins: bin i goes from the edge before it, included, to the next one."""
+
 MISSING_LABEL = "(missing)"
 """How the missing value is shown to people; inside, it is None."""
 
@@ -113,7 +116,8 @@ class FieldColumn:
     """One field of the rows: `values[codes[i]]` is the canonical value of row i.
 
     What a row holds is its key, whatever the column came with; `numbers[key - low]` is the code of a key. Without
-    `numbers` the keys are the codes. So whoever looks codes up in a table reads the rows once.
+    `numbers` the keys are the codes. So whoever looks codes up in a table reads the rows once. A number that is cut
+    into bins has their `edges`.
     """
 
     name: str
@@ -121,12 +125,13 @@ class FieldColumn:
     values: tuple[str | None, ...]
     numbers: CodeArray | None = None
     low: int = 0
+    edges: Edges | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> "FieldColumn":
-        return FieldColumn(self.name, self.keys[rows], self.values, self.numbers, self.low)
+        return replace(self, keys=self.keys[rows])
 
     @cached_property
     def codes(self) -> CodeArray:
@@ -428,31 +433,59 @@ def canonical_texts(series: Any) -> Any:
     return pl.Series(series.name, column.values, dtype=pl.String).gather(column.codes)
 
 
-def field_columns(field: Any) -> list[FieldColumn]:
+def is_of_strings(values: Any) -> bool:
+    """Tell whether a column has strings by its type (Polars, Arrow, NumPy, pandas), or by its first value."""
+    kind = str(getattr(values, "dtype", getattr(values, "type", ""))).lower()
+    if kind in ("object", "o"):
+        items = np.asarray(values).tolist()
+        return isinstance(next((item for item in items if item is not None), None), str)
+    return any(word in kind for word in ("str", "utf8", "<u", "cat", "enum", "dictionary"))
+
+
+def named_columns(field: Any) -> list[tuple[str, Any]]:
+    """Return what a caller gives as fields as pairs of a name and a column; see `field_columns`."""
+    if field is None:
+        return []
+    refuse_lazy(field, "field")
+    if isinstance(field, FieldColumn):
+        return [(field.name, field)]
+    if isinstance(field, Mapping):
+        if not field:
+            raise InputError("field is an empty mapping; give at least one named column, or leave it out")
+        return [(str(name), values) for name, values in field.items()]
+    if isinstance(field, list | tuple) and field and all(isinstance(item, FieldColumn) for item in field):
+        return [(item.name, item) for item in field]
+    if _is_table(field):
+        names = field.column_names if hasattr(field, "column_names") else list(field.columns)
+        return [(str(name), field[name]) for name in names]
+    if isinstance(field, np.ndarray) and field.ndim == 2:
+        return [(f"field_{i + 1}", field[:, i]) for i in range(field.shape[1])]
+    name = getattr(field, "name", None)
+    return [(str(name) if name else UNNAMED, field)]
+
+
+def field_columns(field: Any, edges: Mapping[str, Edges] | None = None) -> list[FieldColumn]:
     """Return one FieldColumn per field, in the order given; None is no field at all.
 
     `field` is a column, a mapping of names to columns, or a table (pandas, Polars, Arrow). An unnamed column
-    is called UNNAMED ("field").
+    is called UNNAMED ("field"). A field whose name says so is derived from its column (see `mcnet.rows.derived`);
+    `edges` are those of numbers, which are chosen from the rows where they are not given.
 
     >>> column, = field_columns(["NL", None, "NL"])
     >>> column.name, column.values, column.codes.tolist()
     ('field', ('NL', None), [0, 1, 0])
     """
-    if field is None:
-        return []
-    refuse_lazy(field, "field")
-    if isinstance(field, FieldColumn):
-        return [field]
-    if isinstance(field, Mapping):
-        if not field:
-            raise InputError("field is an empty mapping; give at least one named column, or leave it out")
-        return [_column(str(name), values) for name, values in field.items()]
-    if isinstance(field, list | tuple) and field and all(isinstance(item, FieldColumn) for item in field):
-        return list(field)
-    if _is_table(field):
-        names = field.column_names if hasattr(field, "column_names") else list(field.columns)
-        return [_column(str(name), field[name]) for name in names]
-    if isinstance(field, np.ndarray) and field.ndim == 2:
-        return [_column(f"field_{i + 1}", field[:, i]) for i in range(field.shape[1])]
-    name = getattr(field, "name", None)
-    return [_column(str(name) if name else UNNAMED, field)]
+    return [field_column(name, values, (edges or {}).get(name)) for name, values in named_columns(field)]
+
+
+def field_column(name: str, values: Any, edges: Edges | None = None) -> FieldColumn:
+    """Return one field of rows; see `field_columns`."""
+    if isinstance(values, FieldColumn):
+        return values
+    if ":" in name:
+        from mcnet.rows.derived import derivation, derived_column
+
+        if derivation(name) is not None:
+            refuse_lazy(values, f"field {name!r}")
+            return derived_column(name, values, edges)
+    return _column(name, values)

@@ -40,6 +40,8 @@ class ReadOptions:
     where : a condition on the rows, in SQL.
     drop_missing : leave out rows whose score, label or weight is missing.
     dropped_rows : how many rows were left out so far.
+    bins : into how many bins a number that is a field is cut, where they are chosen.
+    edges : those of fields of numbers that were chosen so far, or come from a model: all rows are cut alike.
     """
 
     storage_options: Mapping[str, str] = field(default_factory=dict)
@@ -47,6 +49,8 @@ class ReadOptions:
     where: str | None = None
     drop_missing: bool = False
     dropped_rows: int = 0
+    bins: int | None = None
+    edges: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 _current: ContextVar[ReadOptions | None] = ContextVar("mcnet read options", default=None)
@@ -64,6 +68,8 @@ def read_with(
     separator: str | None = None,
     where: str | None = None,
     drop_missing: bool = False,
+    bins: int | None = None,
+    edges: Mapping[str, tuple[float, ...]] | None = None,
 ) -> Iterator[ReadOptions]:
     """Let options hold for every file that is opened inside; those not given stay as they are."""
     if separator is not None and (len(separator) != 1 or not separator.isascii() or separator in '"\r\n'):
@@ -76,6 +82,8 @@ def read_with(
         where=before.where if where is None else where,
         drop_missing=before.drop_missing or drop_missing,
         dropped_rows=0,
+        bins=before.bins if bins is None else bins,
+        edges=before.edges if edges is None else {**before.edges, **edges},
     )
     token = _current.set(options)
     try:

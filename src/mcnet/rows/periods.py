@@ -132,24 +132,52 @@ def cut_to_periods(
     import polars as pl
 
     step = parse_every(every)
-    column = typed_timestamps(column, first_row, describe_row)
-    if column.dtype.is_numeric():
-        numbers = _whole_numbers(column, first_row, describe_row)
-        if step.unit is None:
-            return (numbers // step.number * step.number).cast(pl.String)
-        _refuse_hours_in_digits(numbers)
-        timestamps = _counted_timestamps(numbers)
-        timestamps = _days_in_digits(numbers) if timestamps is None else timestamps
-        if timestamps is None:
-            raise InputError(
-                f"{column.name} has plain numbers such as {numbers.drop_nulls()[0]}, not timestamps; "
-                f"cut it by a number, as in 100, not by {every}"
-            )
-        column = timestamps
-    elif step.unit is None:
-        raise InputError(f"{column.name} has timestamps, so a period needs a unit: 15m, 1h, 1d, not {every}")
+    if step.unit is None:
+        column = typed_timestamps(column, first_row, describe_row)
+        if not column.dtype.is_numeric():
+            raise InputError(f"{column.name} has timestamps, so a period needs a unit: 15m, 1h, 1d, not {every}")
+        return (_whole_numbers(column, first_row, describe_row) // step.number * step.number).cast(pl.String)
+    column = timestamps_of(column, f"cut it by a number, as in 100, not by {every}", first_row, describe_row)
     begins = column.cast(pl.Datetime("us")) if column.dtype == pl.Date else column
     return begins.dt.truncate(every).dt.strftime(_WRITTEN[step.unit])
+
+
+def timestamps_of(
+    column: "pl.Series",
+    advice: str = "give timestamps, days, or seconds since 1970",
+    first_row: int = 0,
+    describe_row: DescribeRow | None = None,
+) -> "pl.Series":
+    """Return a column as timestamps or days without a time zone, whole numbers read as `cut_to_periods` says.
+
+    Parameters
+    ----------
+    column : the timestamps.
+    advice : what to do if they are plain numbers.
+    first_row, describe_row : what messages call the rows.
+    """
+    column = typed_timestamps(column, first_row, describe_row)
+    if not column.dtype.is_numeric():
+        return column
+    numbers = _whole_numbers(column, first_row, describe_row)
+    _refuse_hours_in_digits(numbers)
+    timestamps = _counted_timestamps(numbers)
+    timestamps = _days_in_digits(numbers) if timestamps is None else timestamps
+    if timestamps is None:
+        example = numbers.drop_nulls()[0]
+        raise InputError(f"{column.name} has plain numbers such as {example}, not timestamps; {advice}")
+    return timestamps
+
+
+def counted_seconds(number: float) -> int | None:
+    """Return the seconds since 1970 that a number counts, in seconds or milliseconds; None if it does not look so.
+
+    >>> counted_seconds(1_800_000_000), counted_seconds(1_800_000_000_000), counted_seconds(7)
+    (1800000000, 1800000000, None)
+    """
+    if _EPOCH[0] <= number <= _EPOCH[1] and not HOURS_IN_DIGITS[0] <= number <= HOURS_IN_DIGITS[1]:
+        return int(number)
+    return int(number // 1000) if 1e3 * _EPOCH[0] <= number <= 1e3 * _EPOCH[1] else None
 
 
 def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from mcnet._shared.arrays import ScoreType
 from mcnet.errors import InputError
 from mcnet.rows.columns import check_negatives_kept
+from mcnet.rows.derived import derivation, source_column
+from mcnet.rows.fields import Edges
 
 if TYPE_CHECKING:
     from mcnet.rows.periods import AutomaticPeriod
@@ -48,7 +50,8 @@ class RowSpec:
     Attributes
     ----------
     score, label, weight : names of columns; None for columns in memory, and for what was read before.
-    fields : names of columns; of rows that were sketched before, none means all.
+    fields : names of columns, or of fields that are derived from columns (`mcnet.rows.derived`); of rows that were
+        sketched before, none means all.
     folds : into how many folds to split the rows, or the name of a column of fold numbers.
     resolution : cells per unit of logit, or "exact".
     score_type : whether scores are probabilities or logits.
@@ -59,6 +62,7 @@ class RowSpec:
     value : the column of what a positive is worth, known for every row.
     value_per_positive : the same, known for positives alone.
     propensity : the column of the probability that a row was logged; its inverse weighs the row.
+    edges : where fields that are numbers are cut into bins; those of the others are chosen from the rows.
 
     >>> spec = RowSpec("pctr", "click", ("country",)).with_time("ts", "1d")
     >>> spec.fields, spec.every, spec.columns
@@ -79,6 +83,7 @@ class RowSpec:
     value: str | None = None
     value_per_positive: str | None = None
     propensity: str | None = None
+    edges: Mapping[str, Edges] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -100,6 +105,17 @@ class RowSpec:
     def numbers(self) -> list[str]:
         """The columns of numbers."""
         return [*self.columns.values(), *([] if self.fold_column is None else [self.fold_column])]
+
+    @property
+    def field_columns(self) -> list[str]:
+        """The columns that the fields are read from."""
+        return list(dict.fromkeys(map(source_column, self.fields)))
+
+    @property
+    def freely_written(self) -> list[str]:
+        """Those of them that nothing but periods and derived fields is made of, so that any string of one will do."""
+        plain = [name for name in self.fields if derivation(name) is None and name not in self.every]
+        return [column for column in self.field_columns if column not in plain]
 
     @property
     def only_names(self) -> bool:
@@ -139,6 +155,9 @@ class RowSpec:
             raise InputError(
                 f"the column {twice!r} is used twice; score, label, fields, weight and folds must be different columns"
             )
+        for name in self.fields:
+            if self.label is not None and derivation(name) is not None and source_column(name) == self.label:
+                raise InputError(f"the field {name!r} is derived from the label; leave it out")
         for name in self.every:
             if name not in self.fields:
                 raise InputError(f"every names {name!r}, which is not a field of this scan; pass it as a field too")

@@ -12,7 +12,7 @@ from mcnet._shared.loops import BLOCK, bucket_starts, clip_into_buckets, compile
 from mcnet.errors import InputError
 from mcnet.rows.columns import scores_column
 from mcnet.rows.contexts import Contexts, distinct_combinations
-from mcnet.rows.fields import FieldColumn
+from mcnet.rows.fields import Edges, FieldColumn
 from mcnet.rows.spec import ValueKind
 from mcnet.sketch.grid import POSITION_UNITS, VALUE_UNITS, CellParts, Cells, Grid, LogitGrid, value_groups
 
@@ -152,6 +152,7 @@ class RunningContexts:
         self._names: tuple[str, ...] = ()
         self._values: list[dict[str | None, int]] = []
         self._combinations: dict[bytes, int] = {}
+        self._edges: dict[str, Edges] = {}
 
     def __len__(self) -> int:
         if len(self._names) < 2:
@@ -165,6 +166,7 @@ class RunningContexts:
         if not self._names:
             self._names = Contexts.distinct_names(fields)
             self._values = [{} for _ in fields]
+            self._edges = {column.name: column.edges for column in fields if column.edges is not None}
         running = [
             np.array([known.setdefault(value, len(known)) for value in column.values], dtype=np.int32)
             for known, column in zip(self._values, fields, strict=True)
@@ -190,7 +192,7 @@ class RunningContexts:
             together = b"".join(self._combinations)
             table = np.frombuffer(together, dtype=np.int32).reshape(-1, len(self._names))[present]
         values = tuple(tuple(known) for known in self._values)
-        contexts, order = Contexts(self._names, values, table).compacted()
+        contexts, order = Contexts(self._names, values, table, self._edges).compacted()
         places = np.zeros(len(self), dtype=np.int32)
         places[present] = order
         return contexts, places

@@ -1,7 +1,8 @@
 """Sketch log files of any size, tables in memory and lazy tables, in one pass and bounded memory."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,16 @@ from mcnet._shared.arrays import ScoreType
 from mcnet._shared.messages import warn
 from mcnet.errors import Advice, InputError
 from mcnet.rows.columns import DescribeRow, describe_row
-from mcnet.rows.fields import FieldColumn, column_names, field_columns, is_lazy, is_table
+from mcnet.rows.derived import (
+    DEFAULT_BINS,
+    EdgeSample,
+    derivation,
+    derived_column,
+    number_column,
+    number_fields,
+    source_column,
+)
+from mcnet.rows.fields import Edges, FieldColumn, column_names, field_columns, is_lazy, is_table
 from mcnet.rows.locations import Location, Locations, read_options, read_with
 from mcnet.rows.logs import (
     batches,
@@ -69,6 +79,8 @@ def scan(
     value: str | None = None,
     value_per_positive: str | None = None,
     propensity: str | None = None,
+    bins: int | None = None,
+    like: Any = None,
 ) -> Sketch:
     """Sketch log files, a table, or a table of a database in one pass; files and lazy tables in bounded memory.
 
@@ -78,7 +90,8 @@ def scan(
         - for standard input), or a table of Delta or Iceberg, or a table of Polars, pandas or Arrow, or a LazyFrame of
         Polars, or a connection to a database (DuckDB, DB-API, ADBC), which then groups the rows itself.
     score, label, weight : names of columns; see Sketch.from_rows.
-    field : the name of a field column, or a list of names.
+    field : the name of a field column, or a list of names. "age:number" is a number cut into bins of nearly equal
+        size, "ts:hour", "ts:weekday" and "ts:hour-of-week" are parts of a timestamp in UTC.
     folds : into how many folds to split the rows, or the name of a column of fold numbers.
     resolution : cells per unit of logit, or "exact" to keep every distinct score.
     score_type : "probability" or "logit".
@@ -94,6 +107,8 @@ def scan(
     dialect : with a connection, the engine's SQL, if the driver does not tell; see `sketch_query`.
     progress : a function that is called with the number of rows of each batch read from files.
     value, value_per_positive, propensity : names of columns; see Sketch.from_rows.
+    bins : into how many bins numbers that are fields are cut, 16 if None; their edges are chosen from the rows.
+    like : a sketch, or a model: its edges are taken instead, as the parts of one sketch need.
 
     Returns
     -------
@@ -113,6 +128,7 @@ def scan(
         value=value,
         value_per_positive=value_per_positive,
         propensity=propensity,
+        edges=edges_of(like),
     )
     spec.check()
     if is_connection(rows):
@@ -133,15 +149,18 @@ def scan(
     if where is not None and (is_table(rows) or is_lazy(rows)):
         raise InputError("where is for files and databases; filter the table before it is scanned")
     if is_table(rows):
-        return scan_table(rows, spec)
+        with read_with(bins=bins):
+            return scan_table(rows, spec)
     if is_lazy(rows):
         origin = Origin("the lazy table")
+        with read_with(bins=bins):
+            spec = _with_edges(spec, lambda columns: batches(rows, columns, source=origin.name))
         return _in_final_periods(sketch_batches(_batches(rows, spec, origin, progress), spec, origin), spec)
     if not isinstance(rows, str | PathLike | Sequence):
         raise InputError(
             f"scan was given {type(rows).__name__}; give files or a table, or columns to mcnet.Sketch.from_rows"
         )
-    with read_with(storage_options=storage_options, separator=separator, where=where):
+    with read_with(storage_options=storage_options, separator=separator, where=where, bins=bins):
         return _scan_files(expand_paths(rows), spec, progress, source_name(rows))
 
 
@@ -150,6 +169,7 @@ def _scan_files(
 ) -> Sketch:
     """Sketch log files whose names were expanded before; `source` is what messages call them."""
     with unchanged_files(paths):
+        spec = with_edges(paths, spec)
         read, origin = _file_batches(paths, spec, progress, source)
         sketch = sketch_batches(read, spec, origin)
     return _in_final_periods(sketch, spec)
@@ -179,6 +199,7 @@ def scan_in_parts(
     """
     spec.check()
     with unchanged_files(paths):
+        spec = with_edges(paths, spec)
         read, origin = _file_batches(paths, spec, progress)
         parts = sketch_parts(read, spec, origin, most_cells=most_cells, largest_weight=largest_weight)
         for number, part in enumerate(parts):
@@ -197,7 +218,7 @@ def _file_batches(
     if digests is not None and unique is not None and len(unique) < len(digests):
         warn(f"{len(digests) - len(unique):,} of the {len(digests):,} files are copies of others; all are read")
     origin = Origin(source or source_name(paths), describe_row_in(paths), where, unique)
-    frame = open_log(paths, numbers=spec.numbers, texts=spec.fields, periods=spec.every)
+    frame = open_log(paths, numbers=spec.numbers, texts=spec.field_columns, periods=spec.freely_written)
     return _batches(frame, spec, origin, progress, paths), origin
 
 
@@ -233,7 +254,7 @@ def _batches(
 ) -> Iterator[Batch]:
     """Yield the rows of a lazy table; of files, the one that cannot be read is named."""
     first_row = 0
-    columns = [*spec.numbers, *spec.fields]
+    columns = list(dict.fromkeys([*spec.numbers, *spec.field_columns]))
     short_rows = short_rows_of(paths)
     for table in batches(frame, columns, source=origin.name, paths=paths, progress=progress):
         if short_rows is not None:
@@ -248,9 +269,10 @@ def scan_table(table: Any, spec: RowSpec) -> Sketch:
     """Sketch a table in memory."""
     spec.check()
     known = column_names(table)
-    for name in (*spec.numbers, *spec.fields):
+    for name in (*spec.numbers, *spec.field_columns):
         if name not in known:
             raise InputError(f"the table has no column {name!r}; it has {', '.join(known)}")
+    spec = _with_edges(spec, lambda _: [table])
     score, label, weight, folds = _number_columns(table, spec)
     fields = _field_columns(table, spec)
     folded = spec.folds if folds is None else folds
@@ -275,7 +297,11 @@ def _field_columns(
     """Return the fields of a table, timestamps cut to their periods."""
     if not spec.fields:
         return []
-    values = {name: table[name] for name in spec.fields}
+    where: dict[str, Any] = {"first_row": first_row, "describe_row": describe_row}
+    values = {name: table[source_column(name)] for name in spec.fields}
+    for name in spec.fields:
+        if derivation(name) is not None:
+            values[name] = derived_column(name, values[name], spec.edges.get(name), **where)
     if spec.every:
         import polars as pl
 
@@ -284,8 +310,48 @@ def _field_columns(
             if isinstance(every, AutomaticPeriod):
                 values[name] = every.cut(column)
             else:
-                values[name] = cut_to_periods(column, every, first_row=first_row, describe_row=describe_row)
+                values[name] = cut_to_periods(column, every, **where)
     return field_columns(values)
+
+
+# Edges of numbers that are fields: chosen once, before the rows are read.
+
+
+def edges_of(like: Any) -> dict[str, Edges]:
+    """Return the edges of a sketch, a model or a fitted calibrator; none of None."""
+    if like is None:
+        return {}
+    contexts = getattr(getattr(like, "model_", like), "contexts", None)
+    if contexts is None:
+        raise InputError(f"like is {type(like).__name__}; give a sketch, a model or a fitted calibrator")
+    return dict(contexts.edges)
+
+
+def with_edges(paths: Locations, spec: RowSpec) -> RowSpec:
+    """Return how log files are read, with the edges of every number that is a field, chosen from these very files."""
+    frame = (
+        open_log(paths, texts=spec.field_columns, periods=spec.freely_written) if number_fields(spec.fields) else None
+    )
+    return _with_edges(spec, lambda columns: batches(frame, columns, source=source_name(paths), paths=paths))
+
+
+def _with_edges(spec: RowSpec, read: Callable[[list[str]], Iterable[Any]]) -> RowSpec:
+    """Choose the edges that are not known yet; `read` returns tables that have the columns asked for."""
+    options, wanted = read_options(), number_fields(spec.fields)
+    known = {name: edges for name, edges in {**options.edges, **spec.edges}.items() if name in wanted}
+    samples = {name: EdgeSample() for name in wanted if name not in known}
+    if samples:
+        bins, first_row = options.bins or DEFAULT_BINS, 0
+        for table in read(list(dict.fromkeys(map(source_column, samples)))):
+            for name, sample in samples.items():
+                sample.add(number_column(name, table[source_column(name)], first_row=first_row))
+            first_row += len(table)
+        known |= {name: sample.edges(bins) for name, sample in samples.items()}
+        for name, edges in known.items():
+            if not edges:
+                warn(f"{source_column(name)} has one number or none: the field {name!r} tells rows apart no further")
+    options.edges.update(known)
+    return replace(spec, edges=known)
 
 
 def _in_final_periods(sketch: Sketch, spec: RowSpec) -> Sketch:

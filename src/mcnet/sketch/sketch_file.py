@@ -17,6 +17,7 @@ import polars as pl
 from mcnet._shared.files import disk_path, is_url, local_path, whole_file
 from mcnet.errors import Advice, FileFormatError, InputError, McnetError
 from mcnet.rows.contexts import Contexts
+from mcnet.rows.derived import check_edges
 from mcnet.rows.fields import field_columns
 from mcnet.rows.locations import RemoteFile, read_options
 from mcnet.rows.logs import readable
@@ -26,6 +27,8 @@ from mcnet.sketch.sketch import Sketch
 SKETCH_VERSION = 2
 """The version of a sketch without values, which earlier versions of mcnet read, too."""
 _WITH_VALUES = 3
+_WITH_DERIVED = 4
+"""The version of a sketch with fields that are derived from columns."""
 _METADATA = "mcnet.sketch"
 _COLUMNS = ("cell", "fold", "weight", "positives", "position")
 _VALUES = ("value", "value_positive", "value_squares")
@@ -69,7 +72,7 @@ def _parquet_bytes(sketch: Sketch) -> bytes:
     )
     about = {
         "checksum": _NO_CHECKSUM.decode(),
-        "version": _WITH_VALUES if sketch.value_kind else SKETCH_VERSION,
+        "version": _WITH_DERIVED if sketch.contexts.derived else _WITH_VALUES if sketch.value_kind else SKETCH_VERSION,
         "resolution": sketch.resolution,
         "folds": sketch.folds,
         "rows": sketch.rows,
@@ -80,6 +83,7 @@ def _parquet_bytes(sketch: Sketch) -> bytes:
         "sources": list(sketch.sources),
         **({"dropped_rows": sketch.dropped_rows} if sketch.dropped_rows else {}),
         **({"value_kind": sketch.value_kind} if sketch.value_kind else {}),
+        **({"edges": sketch.contexts.edges} if sketch.contexts.edges else {}),
     }
     buffer = io.BytesIO()
     frame.write_parquet(buffer, metadata={_METADATA: json.dumps(about)})
@@ -154,7 +158,7 @@ def sketch_of_bytes(given: bytes, name: str) -> Sketch:
     ------
     FileFormatError : it is no sketch, is damaged, or was saved by another version of mcnet.
     """
-    if given.startswith(_PACKED_MAGIC):
+    if given.startswith((_PACKED_MAGIC, _PACKED_WITH_EDGES)):
         return _unpacked(given, name)
     content = bytearray(given)
     if not (content.startswith(_PARQUET_MAGIC) and content.endswith(_PARQUET_MAGIC)):
@@ -173,6 +177,7 @@ def sketch_of_bytes(given: bytes, name: str) -> Sketch:
 # A sketch of few cells in a database: the same content in MessagePack, far cheaper to write and to read.
 
 _PACKED_MAGIC = b"mcnet sketch 1\n"
+_PACKED_WITH_EDGES = b"mcnet sketch 2\n"
 _PACKED_DIGEST = 16
 _MOST_PACKED_CELLS = 1_000
 """Larger sketches are Parquet, which compresses them."""
@@ -196,7 +201,14 @@ class _Packed(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     sums: bytes
 
 
-_packed_decoder = msgspec.msgpack.Decoder(_Packed)
+class _PackedWithEdges(_Packed, array_like=True, forbid_unknown_fields=True):
+    edges: dict[str, tuple[float, ...]]
+
+
+_packed_decoders = {
+    _PACKED_MAGIC: msgspec.msgpack.Decoder(_Packed),
+    _PACKED_WITH_EDGES: msgspec.msgpack.Decoder(_PackedWithEdges),
+}
 
 
 def stored_bytes(sketch: Sketch) -> bytes:
@@ -204,8 +216,10 @@ def stored_bytes(sketch: Sketch) -> bytes:
     if len(sketch) > _MOST_PACKED_CELLS or sketch.value_kind is not None:
         return _parquet_bytes(sketch)
     cells, contexts = sketch.cells, sketch.contexts
+    derived = contexts.derived
+    kind: Any = _PackedWithEdges if derived else _Packed
     body = msgspec.msgpack.encode(
-        _Packed(
+        kind(
             sketch.resolution,
             sketch.folds,
             sketch.rows,
@@ -221,9 +235,11 @@ def stored_bytes(sketch: Sketch) -> bytes:
             np.ascontiguousarray(cells.key, dtype="<i8").tobytes(),
             np.ascontiguousarray(cells.fold, dtype="<i2").tobytes(),
             np.ascontiguousarray(cells.sums, dtype="<f8").tobytes(),
+            *([dict(contexts.edges)] if derived else []),
         )
     )
-    return _PACKED_MAGIC + hashlib.blake2b(body, digest_size=_PACKED_DIGEST).digest() + body
+    magic = _PACKED_WITH_EDGES if derived else _PACKED_MAGIC
+    return magic + hashlib.blake2b(body, digest_size=_PACKED_DIGEST).digest() + body
 
 
 def _unpacked(content: bytes, name: str) -> Sketch:
@@ -232,7 +248,8 @@ def _unpacked(content: bytes, name: str) -> Sketch:
     if hashlib.blake2b(body, digest_size=_PACKED_DIGEST).digest() != digest:
         raise FileFormatError(f"{name} does not match its checksum; it was altered or damaged: add the rows again")
     try:
-        found = _packed_decoder.decode(body)
+        found = _packed_decoders[content[: len(_PACKED_MAGIC)]].decode(body)
+        edges = {name: check_edges(name, given) for name, given in getattr(found, "edges", {}).items()}
         number = len(found.table) // (4 * len(found.names)) if found.names else 1  # without fields there is one context
         table = np.frombuffer(found.table, dtype="<i4").astype(np.int32).reshape(number, len(found.names))
         context = np.frombuffer(found.context, dtype="<i4").astype(np.int32)
@@ -245,7 +262,7 @@ def _unpacked(content: bytes, name: str) -> Sketch:
         if len(context) and not 0 <= int(context.min()) <= int(context.max()) < len(table):
             raise ValueError("a cell has no context")
         sketch = Sketch(
-            Contexts(found.names, found.values, table),
+            Contexts(found.names, found.values, table, edges),
             Cells(context, key, fold, sums),
             found.resolution,
             found.folds,
@@ -281,14 +298,15 @@ def _first_line(error: BaseException) -> str:
 
 
 def _sketch(about: dict[str, Any], frame: pl.DataFrame) -> Sketch:
-    if about["version"] not in (SKETCH_VERSION, _WITH_VALUES):
-        raise FileFormatError(f"it has version {about['version']}, this mcnet reads {_WITH_VALUES}: upgrade mcnet")
+    if about["version"] not in (SKETCH_VERSION, _WITH_VALUES, _WITH_DERIVED):
+        raise FileFormatError(f"it has version {about['version']}, this mcnet reads {_WITH_DERIVED}: upgrade mcnet")
     names = [f"field:{name}" for name in about["fields"]]
     values = _VALUES if about.get("value_kind") else ()
     lacking = [name for name in (*names, *_COLUMNS, *values) if name not in frame.columns]
     if lacking:
         raise FileFormatError(f"it lacks the column {lacking[0]!r}; make it again")
-    fields = field_columns({name.removeprefix("field:"): frame[name] for name in names}) if names else []
+    edges = {name: check_edges(name, given) for name, given in about.get("edges", {}).items()}
+    fields = field_columns({name.removeprefix("field:"): frame[name] for name in names}, edges) if names else []
     contexts, codes = Contexts.of(fields, len(frame))
     sums = np.column_stack([frame[name].to_numpy() for name in ("weight", "positives", "position", *values)])
     cells = Cells(codes, frame["cell"].to_numpy().astype(np.int64), frame["fold"].to_numpy().astype(np.int16), sums)

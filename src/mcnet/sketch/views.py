@@ -100,7 +100,7 @@ def value_order_of(contexts: Contexts, sketch: Sketch) -> Sketch:
         values.append(order)
         table.append(np.array([place[value] for value in known], dtype=np.int32)[sketch.contexts.table[:, which]])
     stacked = np.column_stack(table) if table else sketch.contexts.table
-    return replace(sketch, contexts=Contexts(sketch.contexts.names, tuple(values), stacked))
+    return replace(sketch, contexts=replace(sketch.contexts, values=tuple(values), table=stacked))
 
 
 def require_fields(sketch: Sketch, names: Sequence[str]) -> None:
@@ -115,7 +115,7 @@ def _with_values(sketch: Sketch, name: str, values: "pl.Series") -> Sketch:
     """Return the same rows with the values of one field replaced, one for one."""
     columns = sketch.contexts.columns(sketch.contexts.all())
     place = sketch.contexts.names.index(name)
-    columns[place : place + 1] = field_columns({name: values.gather(columns[place].codes)})
+    columns[place : place + 1] = field_columns({name: values.gather(columns[place].codes)}, sketch.contexts.edges)
     return _regrouped(sketch, columns)
 
 

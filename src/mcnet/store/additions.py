@@ -18,6 +18,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from mcnet.errors import Advice, InputError, McnetError
+from mcnet.rows.derived import refuse_other_edges
+from mcnet.rows.fields import Edges
 from mcnet.rows.periods import is_moment, period_position, period_text, sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
@@ -51,16 +53,26 @@ _MOST_AT_ONCE = 500
 _BYTES_IN_MEMORY = 64 << 20
 """Sketches beyond this wait in a temporary file until all of them are written at once."""
 
-Shape = tuple[tuple[str, ...], Any]
-"""The fields of a journal in their order, and its resolution."""
+Shape = tuple[tuple[str, ...], Any, dict[str, Edges]]
+"""The fields of a journal in their order, its resolution, and the edges of fields that are numbers."""
 
 
 def shape_of(head: "Head | None") -> Shape | None:
     """Return what new rows must have in common with those of a head; None while it has none."""
     if head is None or head.shape is None:
         return None
-    names, resolution = json.loads(head.shape)
-    return tuple(names), resolution
+    names, resolution, *more = json.loads(head.shape)
+    return tuple(names), resolution, {name: tuple(edges) for name, edges in (more[0] if more else {}).items()}
+
+
+def shape_text(shape: Shape) -> str:
+    """Return a shape as `shape_of` reads it; without edges, as earlier versions of mcnet do, too."""
+    return json.dumps(shape if shape[2] else shape[:2])
+
+
+def sketch_shape(sketch: Sketch) -> Shape:
+    """Return what rows must have in common with those of a sketch."""
+    return sketch.contexts.names, sketch.resolution, dict(sketch.contexts.edges)
 
 
 @dataclass(frozen=True)
@@ -82,11 +94,13 @@ def _ready(entry: Entry, sketch: Sketch, shape: Shape | None) -> tuple[Entry, by
         if ordered is not sketch:
             sketch, digest = ordered, sketch_digest(ordered)
             entry = replace(entry, source=digest if entry.source == entry.digest else entry.source, digest=digest)
-        own = (sketch.contexts.names, sketch.resolution)
-        for what, here, there in zip(("fields", "resolution"), own, shape, strict=True):
+        own = sketch_shape(sketch)
+        for what, here, there in zip(("fields", "resolution"), own, shape, strict=False):
             if here != there:
                 raise InputError(f"the {what} of these rows are {here}, those of the journal {there}; make both alike")
-    return entry, stored_bytes(sketch), (sketch.contexts.names, sketch.resolution)
+        for name, edges in own[2].items():
+            refuse_other_edges(name, edges, shape[2].get(name))
+    return entry, stored_bytes(sketch), sketch_shape(sketch)
 
 
 @contextmanager
@@ -291,7 +305,7 @@ def _note(connection: Connection, head: "Head", added: Sequence[Entry], shape: S
     """Keep in the head what the next addition is compared with."""
     first = _first_of([entry.period for entry in added], head)
     heaviest = max([entry.heaviest for entry in added] + ([] if head.heaviest is None else [head.heaviest]))
-    values = {"shape": head.shape or json.dumps(shape), "first_period": first, "heaviest": heaviest}
+    values = {"shape": head.shape or shape_text(shape), "first_period": first, "heaviest": heaviest}
     if values != {name: getattr(head, name) for name in values}:
         connection.execute(heads.update().where(heads.c.id == head.id).values(**values))
 

@@ -22,7 +22,7 @@ from mcnet.model.model_file import parse_model
 from mcnet.rows.periods import sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
-from mcnet.store.additions import Shape, entry_row, shape_of, summarise
+from mcnet.store.additions import Shape, entry_row, shape_of, shape_text, sketch_shape, summarise
 from mcnet.store.entries import COMPACTED, Entry, EntryKey, entry_key, entry_of, sketch_digest
 from mcnet.store.pointer import Pointer
 from mcnet.store.schema import entries, heads, history, keys, runs, versions
@@ -236,7 +236,7 @@ class _Journal:
     def _write(self, fresh: Sequence[tuple[Entry, Sketch, bytes, int]]) -> None:
         shape: Shape | None = shape_of(self.head)
         for entry, sketch, content, number in fresh:
-            own = (sketch.contexts.names, sketch.resolution)
+            own = sketch_shape(sketch)
             if shape is not None and own != shape:
                 raise InputError(
                     f"{self.folder} has rows of {own[0]} with resolution {own[1]}, the head {self.head.name!r} of "
@@ -246,7 +246,7 @@ class _Journal:
             self.connection.execute(entries.insert(), [entry_row(self.head.id, entry, content, number)])
         if fresh:
             one = heads.c.id == self.head.id
-            self.connection.execute(heads.update().where(one).values(shape=json.dumps(shape)))
+            self.connection.execute(heads.update().where(one).values(shape=shape_text(own)))
             summarise(self.connection, self.head.id)
 
     def _key(self, key: tuple[str, str, float | None], digest: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The journal of a head: sketches by period and source, to which any number of processes may add."""
 
+import dataclasses
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,16 +15,17 @@ from sqlalchemy.engine import Connection
 
 from mcnet._shared.arrays import ScoreType
 from mcnet.errors import InputError, McnetError
+from mcnet.rows.derived import number_fields
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.locations import Location, Locations
 from mcnet.rows.logs import FilePaths, expand_paths
 from mcnet.rows.periods import period_text, periods_between, sorted_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
 from mcnet.sketch.build import LargestWeight
-from mcnet.sketch.scan import scan_in_parts, sketch_files
+from mcnet.sketch.scan import scan_in_parts, sketch_files, with_edges
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes
-from mcnet.store.additions import FEEDBACK, chunks, commit_parts, summarise
+from mcnet.store.additions import FEEDBACK, chunks, commit_parts, shape_of, summarise
 from mcnet.store.arrival import ArrivalCurve, corrected_sketch
 from mcnet.store.compaction import compact, forget_keys, forget_periods
 from mcnet.store.entries import (
@@ -227,6 +229,7 @@ class Journal:
         Added : what changed, over all files.
         """
         how.check(len(paths))
+        spec = self.with_edges(paths, spec)
 
         def add(path: Location) -> Added:
             if period is None:
@@ -236,6 +239,24 @@ class Journal:
             return self.add(sketch, period, source=source, age=how.age, replace=how.replace, allow=how.allow)
 
         return add_apart(paths, add)
+
+    def with_edges(self, paths: Locations, spec: RowSpec) -> RowSpec:
+        """Return how files are read, numbers that are fields cut as those of the rows that are there already.
+
+        Parameters
+        ----------
+        paths : the files; from their rows the edges are chosen while the journal has none.
+        spec : how their rows are read otherwise.
+
+        Returns
+        -------
+        RowSpec : with the edges.
+        """
+        if not number_fields(spec.fields):
+            return spec
+        shape = shape_of(self.store.find_head(self.head))
+        known = {} if shape is None else shape[2]
+        return with_edges(paths, dataclasses.replace(spec, edges={**spec.edges, **known}))
 
     def _add_log(self, path: Location, spec: RowSpec, how: Addition, progress: Callable[[int], Any] | None) -> Added:
         time, largest = str(spec.time), LargestWeight()

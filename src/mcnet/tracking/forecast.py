@@ -360,7 +360,7 @@ def compiled_forecast(forecast: Forecast, contexts: Contexts, limit: float) -> C
     """
     pooled = np.full((1, len(contexts.names)), ANY, dtype=np.int32)
     table = np.concatenate([pooled, contexts.table]) if contexts.names else pooled
-    whole = Contexts(contexts.names, contexts.values, table)
+    whole = replace(contexts, table=table)
     if all(expert is None or isinstance(expert, FamilyExpert) for expert in forecast.experts):
         return compile_lines(_lines(forecast, whole, limit))[0].bounded()
 
@@ -456,7 +456,7 @@ class ComingPeriod:
         names = self.contexts.names
         pooled = np.full((1, len(names)), ANY, dtype=np.int32)
         table = np.concatenate([pooled, self.contexts.table]) if names else pooled
-        whole = Contexts(names, self.contexts.values, table)
+        whole = replace(self.contexts, table=table)
         places = self._places()
         spread = np.zeros((len(table), len(places)))
         for weight, expert, sketch in self._experts():

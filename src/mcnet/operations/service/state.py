@@ -23,7 +23,7 @@ from mcnet.plots.timeline import Drift, draw_drift, draw_rows
 from mcnet.report.monitor_page import following_lines, headline, watched_lines
 from mcnet.report.page_figures import drift_by_period
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.fields import MISSING_LABEL, field_columns
+from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import shown_periods, sorted_periods
 from mcnet.store.entries import Entry
 from mcnet.store.journal import Journal
@@ -318,11 +318,12 @@ def curves_document(served: Served, asked: dict[str, str]) -> dict[str, Any]:
     asked : the value of every field; empty for the pooled curve and the largest contexts.
     """
     model = served.model
+    asked = model.contexts.by_field(asked) if asked else asked
     if asked and set(asked) != set(model.fields):
         raise Problem(400, f"fields given: {', '.join(asked)}; needed: {', '.join(model.fields) or 'no field'}")
     if asked:
         values = {name: [None if asked[name] == MISSING_LABEL else asked[name]] for name in model.fields}
-        contexts = Contexts.of(field_columns(values), 1)[0]
+        contexts = Contexts.of(model.contexts.given(values), 1)[0]
         lines = lines_of(model, contexts, score_range(model))
     else:
         lines = largest_lines(model, _MOST_CURVES)
