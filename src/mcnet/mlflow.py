@@ -15,6 +15,7 @@ from mcnet.errors import FileFormatError, InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import as_model, load, model_document
 from mcnet.model.model_file import save_model as save_model_file
+from mcnet.rows.derived import source_column
 from mcnet.version import __version__
 
 if TYPE_CHECKING:
@@ -112,10 +113,10 @@ class PyfuncCalibrator:
         import pandas as pd
 
         score = score_column(self.model)
-        lacking = [name for name in (score, *self.model.fields) if name not in rows.columns]
+        lacking = [name for name in (score, *map(source_column, self.model.fields)) if name not in rows.columns]
         if lacking:
             raise InputError(f"the rows lack the column {lacking[0]!r}; they have {', '.join(map(str, rows.columns))}")
-        field = {name: rows[name] for name in self.model.fields} or None
+        field = {name: rows[source_column(name)] for name in self.model.fields} or None
         return pd.DataFrame({OUTPUT: self.model.predict(rows[score].to_numpy(), field)}, index=rows.index)
 
 
@@ -136,7 +137,7 @@ def example_rows(model: CalibrationModel) -> "pd.DataFrame":
     columns: dict[str, Any] = {score_column(model): scores}
     for name, values in zip(model.fields, model.contexts.values, strict=True):
         known = [value for value in values if value is not None] or ["any"]
-        columns[name] = [known[index % len(known)] for index in range(len(scores))]
+        columns[source_column(name)] = [known[index % len(known)] for index in range(len(scores))]
     return pd.DataFrame(columns)
 
 
@@ -151,5 +152,5 @@ def _signature(model: CalibrationModel) -> Any:
 
     inputs: list[Any] = [ColSpec(DataType.double, score_column(model))]
     # A field of whole numbers is as good as one of texts: predict knows 7 and "7" for the same value.
-    inputs += [ColSpec(AnyType(), name) for name in model.fields]
+    inputs += [ColSpec(AnyType(), name) for name in dict.fromkeys(map(source_column, model.fields))]
     return ModelSignature(Schema(inputs), Schema([ColSpec(DataType.double, OUTPUT)]))

@@ -21,6 +21,7 @@ from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import calibrator
 from mcnet.errors import InputError, McnetError, NotSupportedError
 from mcnet.rows.columns import check_lengths, weights_column
+from mcnet.rows.derived import derivation, source_column
 
 # Columns of the X that scikit-learn passes around: tables, arrays and sparse matrices.
 
@@ -324,12 +325,16 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def _field(self, X: Any) -> dict[str, Any] | None:
         """Return the field columns by name; the name of a column of an array is its number."""
-        columns = {str(name): feature_column(X, name) for name in self._field_names()}
+        columns = {
+            str(name): feature_column(X, source_column(name) if isinstance(name, str) else name)
+            for name in self._field_names()
+        }
         return columns or None
 
     def _features(self, X: Any) -> Any:
         """Return what the classifier sees of X."""
-        names = self._field_names()
+        # A column that a field is derived from is a feature, too.
+        names = [name for name in self._field_names() if not isinstance(name, str) or derivation(name) is None]
         return X if self.keep_field or not names else without_columns(X, names)
 
 

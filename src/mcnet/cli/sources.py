@@ -132,14 +132,11 @@ def bins_or_edges(given: str) -> dict[str, Any]:
     from mcnet.rows.derived import check_bins
     from mcnet.sketch.sketch_file import is_sketch_file, load_sketch
     from mcnet.store import is_store
-    from mcnet.store.additions import shape_of
 
     if given.lstrip("+-").isdigit():
         return {"bins": check_bins(int(given))}
     if is_store(given):
-        journal = open_journal(given)
-        shape = shape_of(journal.store.find_head(journal.head))
-        edges = {} if shape is None else shape[2]
+        edges = open_journal(given).edges()
     elif is_sketch_file(given):
         edges = dict(load_sketch(given).contexts.edges)
     else:

@@ -97,6 +97,9 @@ def value(
     from mcnet.auctions import replay
     from mcnet.cli.options import printer_of
     from mcnet.cli.sources import check_output, load_model, source_of, value_number
+    from mcnet.rows.derived import source_column
+    from mcnet.rows.fields import field_columns
+    from mcnet.rows.locations import read_options
 
     printer = printer_of(context, json, quiet)
     if price is None or worth is None:
@@ -130,16 +133,17 @@ def value(
     scores = rows[spec.score].to_numpy()
     chances: dict[str, Any] = {SCORES: _probabilities(scores, spec.score, spec.score_type)}
     for name, each in loaded.items():
-        inside = {f: rows[f] for f in each.fields} or None
+        inside = {f: rows[source_column(f)] for f in each.fields} or None
         chances[name] = each.predict(scores, field=inside, score_type=spec.score_type)
     periods = None if time is None else _cut(rows[time], every or "1d")
+    edges = read_options().edges  # those of the models
     found = replay(
         chances,
         rows[spec.label],
         rows[price],
         rows[worth] if number is None else number,
         price_per=price_per,
-        field={f: rows[f] for f in field or fields} or None,
+        field=field_columns({f: rows[source_column(f)] for f in field or fields}, edges) if field or fields else None,
         blocks=block_rows if block_rows is not None else rows[block] if block is not None else periods,
         periods=periods,
         auction=auction,  # type: ignore[arg-type]
@@ -191,8 +195,10 @@ def _read(printer: Printer, source: Any, spec: Any, wanted: dict[str, str], fiel
     """Return the columns of the log that the replay needs, all rows in memory."""
     import polars as pl
 
+    from mcnet.rows.derived import source_column
     from mcnet.rows.logs import batches, open_log, source_name, unchanged_files
 
+    fields = list(dict.fromkeys(map(source_column, fields)))
     texts = [*fields, *(wanted[role] for role in ("time", "block") if role in wanted)]
     figures = [spec.score, spec.label, *(wanted[role] for role in ("price", "value", "truth") if role in wanted)]
     columns = list(dict.fromkeys([*figures, *texts]))

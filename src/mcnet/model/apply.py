@@ -18,6 +18,7 @@ from mcnet.model.model import CalibrationModel, refuse_probabilities_read_as_log
 from mcnet.rows.columns import DescribeRow, as_floats, scores_column
 from mcnet.rows.contexts import ANY
 from mcnet.rows.csv_files import ShortRows, canonical_csv_text, csv_separator, typed_csv_text, types_of_texts
+from mcnet.rows.derived import derivation, source_column
 from mcnet.rows.fields import FieldColumn
 from mcnet.rows.formats import column_at
 from mcnet.rows.locations import Locations, RemoteFile, read_options
@@ -188,11 +189,14 @@ def apply_to_files(
             "(drop_missing)"
         )
     fields = _columns_of_fields(model.fields, field)
-    repeated = next((name for index, name in enumerate(fields) if name in (score, *fields[:index])), None)
+    derived = {column for column, name in zip(fields, model.fields, strict=True) if derivation(name) is not None}
+    repeated = next(
+        (name for at, name in enumerate(fields) if name in (score, *fields[:at]) and name not in derived), None
+    )
     if repeated is not None:
         raise InputError(f"the column {repeated!r} is named twice, as a field and as another field or the score")
     with _whole_output(target) as part, unchanged_files(paths):
-        log = open_log(paths, texts=fields, typed=False, all_kept=True)
+        log = open_log(paths, texts=fields, typed=False, all_kept=True, periods=derived)
         require_columns(log, (score, *fields), source=source)
         known = log.collect_schema().names()
         if column.interval is not None:
@@ -209,9 +213,10 @@ def apply_to_files(
         result = _with_added(frame, inputs, work, added)
         if read_kind in _CSV and kind not in _CSV:
             number = typed_csv_text(column_at(names, score).str.strip_chars(), pl.Float64())
-            strings = (canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in fields)
+            plain = [name for name in fields if name not in derived]
+            strings = (canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in plain)
             with readable(source):
-                types = types_of_texts(log, [name for name in known if name not in (score, *fields, *added)])
+                types = types_of_texts(log, [name for name in known if name not in (score, *plain, *added)])
             others = (typed_csv_text(column_at(names, name), kind).alias(name) for name, kind in types.items())
             result = result.with_columns(number.alias(score), *strings, *others)
         storage_options = dict(read_options().storage_options)  # which the thread that writes does not see
@@ -236,8 +241,9 @@ def _with_added(frame: pl.LazyFrame, inputs: pl.Expr, work: "_Work", added: Sequ
 
 def _columns_of_fields(needed: Sequence[str], given: Sequence[str] | None) -> Sequence[str]:
     """Return the column of each field of a model, by the names given for them."""
-    if given is None or sorted(given) == sorted(needed):
-        return needed
+    columns = [source_column(name) for name in needed]
+    if given is None or sorted(given) in (sorted(needed), sorted(columns)):
+        return columns
     if len(given) != len(needed):
         has = f"the fields {', '.join(needed)}: name a column for each, in this order" if needed else "no field"
         raise InputError(f"{len(given)} columns of fields were given, but the model has {has}")

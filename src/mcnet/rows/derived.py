@@ -135,6 +135,16 @@ def check_edges(name: str, edges: Sequence[float]) -> Edges:
     return numbers
 
 
+def edges_of(like: Any) -> dict[str, Edges]:
+    """Return the edges of a sketch, a model or a fitted calibrator, or edges by name as they are; none of None."""
+    if like is None or isinstance(like, Mapping):
+        return {name: check_edges(name, edges) for name, edges in (like or {}).items()}
+    contexts = getattr(getattr(like, "model_", like), "contexts", None)
+    if contexts is None:
+        raise InputError(f"like is {type(like).__name__}; give a sketch, a model or a fitted calibrator")
+    return dict(contexts.edges)
+
+
 class EdgeSample:
     """Numbers of a column, batch after batch, evenly thinned to a bounded number, from which edges are chosen."""
 

@@ -1,10 +1,12 @@
 """What the SQL dialects write differently: quotes, types, numbers, and tables written in the text of a query."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcnet.errors import InputError, NotSupportedError
+from mcnet.rows.derived import CLOCK, HOURS, WEEKDAYS, bin_texts, derivation
+from mcnet.rows.fields import Edges
 
 # How engines quote: a text or a name that means exactly what it says, whatever is in it.
 
@@ -84,6 +86,8 @@ class Dialect:
     """The expression of a timestamp with a time zone as one without, as clocks in UTC show it."""
     truncated: str = "DATE_TRUNC('{unit}', {timestamp})"
     """The expression of a timestamp cut to a unit: minute, hour, day, month or year."""
+    weekday: str = "EXTRACT(ISODOW FROM {})"
+    """The expression of the day of the week of a timestamp, from 1 for Monday to 7."""
     inline: str = "(VALUES {rows}) AS t ({names})"
     """A table whose rows are in the text of the query; {typed} has the names with their types."""
     casts_booleans: bool = True
@@ -109,6 +113,39 @@ class Dialect:
     """Whether tables are made inside transactions, all or none."""
     longest: int | None = None
     """How many bytes the engine takes at a time, if it says so."""
+
+    def timestamp(self, column: str, zoned: bool) -> str:
+        """Return a column of timestamps as clocks in UTC show them; without a time zone they are taken as they are."""
+        return self.in_utc.format(column) if zoned else f"CAST({column} AS {self.timestamp_type})"
+
+    def derived(self, name: str, column: str, edges: Edges | None, zoned: bool = False) -> str:
+        """Return the value of a derived field (`mcnet.rows.derived`) as a string.
+
+        Parameters
+        ----------
+        name : the name of the field.
+        column : the expression of the column that it is derived from.
+        edges : where a number is cut.
+        zoned : whether the timestamps have a time zone.
+        """
+        found = derivation(name)
+        assert found is not None
+        if found[1] in CLOCK:
+            timestamp = self.timestamp(column, zoned)
+            day = self._of(self.weekday.format(timestamp), enumerate(WEEKDAYS, 1))
+            hour = self._of(f"EXTRACT(HOUR FROM {timestamp})", enumerate(HOURS))
+            return {"hour": hour, "weekday": day}.get(found[1], f"({day} || ' ' || {hour})")
+        number = self.double_column(column)
+        *below, last = bin_texts(edges or ())
+        cases = "".join(
+            f" WHEN {number} < {self.number(edge)} THEN {self.text(text)}"
+            for edge, text in zip(edges or (), below, strict=True)
+        )
+        missing = f"{column} IS NULL OR {self.is_nan.format(number)}"
+        return f"CASE WHEN {missing} THEN NULL{cases} ELSE {self.text(last)} END"
+
+    def _of(self, number: str, texts: Iterable[tuple[int, str]]) -> str:
+        return f"CASE {number}{''.join(f' WHEN {n} THEN {self.text(text)}' for n, text in texts)} END"
 
     def text(self, value: str) -> str:
         """Return a text literal that means exactly the value."""
@@ -241,6 +278,7 @@ DIALECTS = {
             timestamp_type="DATETIME",
             in_utc="DATETIME({}, 'UTC')",
             truncated="DATETIME_TRUNC({timestamp}, {unit})",
+            weekday="MOD(EXTRACT(DAYOFWEEK FROM {}) + 5, 7) + 1",
             casts_booleans=False,
             ignores_case=True,
             inline="UNNEST([STRUCT<{typed}>{rows}])",
@@ -260,6 +298,7 @@ DIALECTS = {
             "CAST({} AS DOUBLE) = CAST('NaN' AS DOUBLE)",
             timestamp_type="TIMESTAMP_NTZ",
             in_utc="CAST(CONVERT_TIMEZONE('UTC', {}) AS TIMESTAMP_NTZ)",
+            weekday="DAYOFWEEKISO({})",
             casts_booleans=False,
             create_table="CREATE OR REPLACE TABLE {table} ({columns})",
             drops_first=False,
@@ -277,6 +316,7 @@ DIALECTS = {
             in_utc="TIMESTAMP_NTZ'1970-01-01' + MAKE_DT_INTERVAL(0, 0, 0, UNIX_MICROS({}) / 1000000)",
             # Of a timestamp without a zone Spark's DATE_TRUNC makes one of the session's zone.
             truncated="CAST(DATE_TRUNC('{unit}', {timestamp}) AS TIMESTAMP_NTZ)",
+            weekday="(WEEKDAY({}) + 1)",
             goes_by_row=True,
             ignores_case=True,
             sorted_array="TRANSFORM(SORT_ARRAY(COLLECT_LIST(STRUCT({key} AS a, {value} AS b))), t -> t.b)",
@@ -292,6 +332,7 @@ DIALECTS = {
             "isNaN(CAST({} AS Nullable(Float64)))",
             timestamp_type="Nullable(DateTime64(6, 'UTC'))",
             in_utc="CAST({} AS Nullable(DateTime64(6, 'UTC')))",
+            weekday="toDayOfWeek({})",
             column_as_double="toFloat64({})",
             # In Arrow, ClickHouse writes an Enum or a DateTime as its number, and others as their bytes.
             fetched="accurateCast({0}, multiIf(match(toTypeName({0}), '(^|[(])(Enum|UUID|IPv[46]|U?Int(128|256))'), "
@@ -313,6 +354,7 @@ DIALECTS = {
             by_code(doubled("'")),
             doubled('"'),
             "is_nan(CAST({} AS DOUBLE))",
+            weekday="DAY_OF_WEEK({})",
             ignores_case=True,
             not_null="",
             longest=1_000_000,

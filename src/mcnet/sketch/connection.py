@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 from mcnet.errors import InputError, McnetError
+from mcnet.rows.derived import DEFAULT_BINS, number_fields, source_column
 from mcnet.rows.dialects import DIALECTS, Dialect, dialect_named
 from mcnet.rows.fields import is_lazy, is_table
+from mcnet.rows.locations import read_options
 from mcnet.rows.spec import RowSpec
-from mcnet.sketch.query import fetched_columns, query_spec, table_query
+from mcnet.sketch.query import fetched_columns, query_spec, table_query, timestamp_columns
 from mcnet.sketch.sketch import Sketch
 
 _DIALECT_OF_MODULE = {
@@ -72,15 +75,17 @@ def scan_connection(
         if not isinstance(period, str):
             raise InputError(f"the period of {name} is found while files are read; in a database, name it: '1h'")
     words = dialect_of(connection) if dialect is None else dialect_named(dialect)
+    source = words.table(table) + ("" if where is None else f" WHERE ({where}\n)")
+    spec = _with_edges(connection, spec, words, source)
     spec = query_spec(spec)
 
     def query(types: Mapping[str, Any]) -> str:
         boolean = not words.casts_booleans and _is_boolean(types[str(spec.label)], words)
-        zoned = [name for name in spec.every if _has_zone(types[name], words)]
+        zoned = [name for name in timestamp_columns(spec) if _has_zone(types[name], words)]
         return table_query(table, spec, words, where, "boolean" if boolean else "number", zoned)
 
-    asked = list(dict.fromkeys((*([] if words.casts_booleans else [str(spec.label)]), *spec.every)))
-    if type(connection).__module__.lstrip("_").startswith("duckdb"):
+    asked = list(dict.fromkeys((*([] if words.casts_booleans else [str(spec.label)]), *timestamp_columns(spec))))
+    if _is_duckdb(connection):
         # A cursor of DuckDB is its own connection, which sees neither temporary nor registered tables.
         with _refused_by(words):
             kinds = connection.sql(_bare_query(words, table, asked)).types if asked else []
@@ -94,6 +99,32 @@ def scan_connection(
         cursor.execute(query(types))
         fetched = fetched_columns(cursor)
     return Sketch.from_table(fetched, drop_missing=spec.drop_missing)
+
+
+def _is_duckdb(connection: Any) -> bool:
+    return type(connection).__module__.lstrip("_").startswith("duckdb")
+
+
+def _with_edges(connection: Any, spec: RowSpec, dialect: Dialect, source: str) -> RowSpec:
+    """Choose the edges of numbers that are fields by a query each, where they are not known."""
+    edges = dict(spec.edges)
+    for name in number_fields(spec.fields):
+        if name in edges:
+            continue
+        bins, number = read_options().bins or DEFAULT_BINS, dialect.double_column(dialect.column(source_column(name)))
+        numbers = f"SELECT {number} AS x FROM {source}"
+        tiles = f"SELECT x, NTILE({bins}) OVER (ORDER BY x) AS n FROM ({numbers}) q"
+        tiles += f" WHERE x IS NOT NULL AND NOT ({dialect.is_nan.format('x')})"
+        query = f"SELECT MIN(x) AS x FROM ({tiles}) r GROUP BY n"
+        with _refused_by(dialect), _usable_afterwards(connection, dialect):
+            if _is_duckdb(connection):
+                rows = connection.sql(query).fetchall()
+            else:
+                with closing(_cursor(connection)) as cursor:
+                    cursor.execute(query)
+                    rows = cursor.fetchall()
+        edges[name] = tuple(sorted({float(x) for (x,) in rows}))[1:]
+    return replace(spec, edges=edges)
 
 
 def _cursor(connection: Any) -> Any:

@@ -14,6 +14,7 @@ from mcnet.errors import FileFormatError, InputError
 from mcnet.rows.column_types import COLUMN_TYPES
 from mcnet.rows.columns import as_floats
 from mcnet.rows.contexts import Contexts
+from mcnet.rows.derived import derivation, edges_of, number_fields, source_column
 from mcnet.rows.dialects import Dialect, dialect_named
 from mcnet.rows.fields import column_names, field_columns, is_lazy, is_table
 from mcnet.rows.logs import expand_paths, open_log, readable, source_name, unchanged_files
@@ -72,6 +73,7 @@ def sketch_query(
     zoned: Collection[str] = (),
     value: str | None = None,
     value_per_positive: str | None = None,
+    like: Any = None,
 ) -> str:
     """Return one SQL query whose result is a sketch of a table; read the result with `Sketch.from_table`.
 
@@ -83,7 +85,8 @@ def sketch_query(
     table : the table or view with the rows; dots divide schema and table, or pass the parts as a tuple.
     dialect : the SQL of the engine, such as "duckdb" or "postgresql"; an error names all that there are.
     score, label, weight : names of columns; see Sketch.from_rows.
-    field : the name of a field column, or a list of names.
+    field : the name of a field column, or a list of names. Those derived from a column (`age:number`, `ts:hour`) are
+        cut by the query: numbers by comparisons, timestamps in UTC.
     folds : into how many folds to split the rows, or the name of a column of fold numbers. A table has no order of
         rows, so a number splits the rows behind each cell at random when the result is read.
     resolution : cells per unit of logit, or "exact" to keep every distinct score.
@@ -93,9 +96,10 @@ def sketch_query(
     where : a condition on the rows, in the engine's own SQL.
     label_type : "boolean" if the label is true or false and the engine casts no booleans to numbers (as
         PostgreSQL does not).
-    zoned : those names in `every` whose columns have a time zone, as `timestamptz` has: they are cut in UTC. Without it
-        their days begin where the session's time zone says.
+    zoned : those columns of timestamps, in `every` or behind derived fields, that have a time zone, as `timestamptz`
+        has: they are cut in UTC. Without it their days begin where the session's time zone says.
     value, value_per_positive : names of columns; see Sketch.from_rows.
+    like : a sketch or a model: numbers that are fields are cut as there.
 
     Returns
     -------
@@ -114,13 +118,16 @@ def sketch_query(
             dict(every or {}),
             value=value,
             value_per_positive=value_per_positive,
+            edges=edges_of(like),
         )
     )
     if label_type not in ("number", "boolean"):
         raise InputError(f"label_type is {label_type!r}; it must be 'number' or 'boolean'")
-    strangers = [name for name in zoned if name not in spec.every]
+    strangers = [name for name in zoned if name not in timestamp_columns(spec)]
     if strangers:
-        raise InputError(f"zoned has {strangers[0]!r}, which is not in every; zoned names columns of every")
+        raise InputError(
+            f"zoned has {strangers[0]!r}, which is not in every; zoned names columns of every and of derived fields"
+        )
     return table_query(table, spec, dialect_named(dialect), where, label_type, zoned)
 
 
@@ -147,8 +154,20 @@ def query_spec(spec: RowSpec) -> RowSpec:
     for name in spec.fields:
         if name.lower() in (CELL, FOLD, ROWS, WEIGHT, POSITIVES, POSITION, *VALUES, ABOUT, MARKS):
             raise InputError(f"the field {name!r} has the name of a column of the result; rename it in a view")
+    uncut = [name for name in number_fields(spec.fields) if name not in spec.edges]
+    if uncut:
+        raise InputError(
+            f"a query cuts {uncut[0]!r} by edges that are known when it is written; take them from a sketch or a model "
+            "with like=, such as a sketch of some of the rows"
+        )
     folds = spec.folds if isinstance(spec.folds, str) else check_folds(spec.folds)
     return replace(spec, folds=folds, resolution=make_grid(spec.resolution).resolution)
+
+
+def timestamp_columns(spec: RowSpec) -> list[str]:
+    """Return the columns of timestamps that a query cuts, to periods or to derived fields."""
+    clock = [name for name in spec.fields if derivation(name) is not None and name not in number_fields(spec.fields)]
+    return list(dict.fromkeys([*spec.every, *map(source_column, clock)]))
 
 
 def query_text(
@@ -245,7 +264,7 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
         raise NoUsableRowsError(f"a value is missing in each of the {dropped:,} rows of the query; check the columns")
     if not used.any():
         raise NoUsableRowsError("every row of the query has weight 0; at least one row with a weight above 0 is needed")
-    fields = field_columns(columns.fields(spec.fields)) if spec.fields else []
+    fields = field_columns(columns.fields(spec.fields), spec.edges) if spec.fields else []
     contexts, codes = Contexts.of([column[used] for column in fields], int(used.sum()))
     folds = columns.numbers(FOLD)[used] if spec.fold_column else np.zeros(int(used.sum()))
     values = VALUES if spec.value_kind else ()

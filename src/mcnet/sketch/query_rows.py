@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from mcnet.errors import Advice, FileFormatError, InputError
 from mcnet.rows.columns import LOGITS_ADVICE, NEGATIVE_VALUE_ADVICE, VALUE_ADVICE
+from mcnet.rows.derived import check_edges, derivation, source_column
 from mcnet.rows.dialects import Dialect, name_parts
 from mcnet.rows.periods import truncation_unit
 from mcnet.rows.spec import MOST_FOLDS, RowSpec
@@ -77,7 +78,7 @@ def spec_text(spec: RowSpec) -> str:
     usual = RowSpec()
     values = {
         name: getattr(spec, name)
-        for name in ("fields", "folds", "score_type", "negatives_kept", "every")
+        for name in ("fields", "folds", "score_type", "negatives_kept", "every", "edges")
         if getattr(spec, name) != getattr(usual, name)
     }
     if spec.fold_column is not None:
@@ -103,7 +104,8 @@ def read_spec(written: str) -> RowSpec:
         )
     try:
         columns, fields = values.pop("columns"), tuple(values.pop("fields", ()))
-        spec = RowSpec(**columns, fields=fields, **values)
+        edges = {name: check_edges(name, given) for name, given in values.pop("edges", {}).items()}
+        spec = RowSpec(**columns, fields=fields, edges=edges, **values)
         return replace(spec, folds=FOLD) if spec.folds is None else spec
     except (KeyError, TypeError):
         raise refusal from None
@@ -256,16 +258,18 @@ class RowColumns:
         ]
 
     def _field(self, name: str) -> str:
-        """Return a field as it is, or a timestamp cut to a unit that the period is made of."""
-        column = self.dialect.column(name)
+        """Return a field as it is or derived, or a timestamp cut to a unit that the period is made of."""
+        source = source_column(name)
+        column = self.dialect.column(source)
+        if derivation(name) is not None:
+            return self.dialect.derived(name, column, self.spec.edges.get(name), source in self.zoned)
         if name not in self.spec.every:
             return column
         step = str(self.spec.every[name])
         unit = truncation_unit(step)
         if unit is None:
             return f"FLOOR({self.dialect.as_double(column)} / {step}) * {step}"
-        zoned = name in self.zoned
-        timestamp = self.dialect.in_utc.format(column) if zoned else f"CAST({column} AS {self.dialect.timestamp_type})"
+        timestamp = self.dialect.timestamp(column, name in self.zoned)
         return self.dialect.truncated.format(unit=unit, timestamp=timestamp)
 
     def _probability(self) -> str:

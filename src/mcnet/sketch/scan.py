@@ -16,11 +16,12 @@ from mcnet.rows.derived import (
     EdgeSample,
     derivation,
     derived_column,
+    edges_of,
     number_column,
     number_fields,
     source_column,
 )
-from mcnet.rows.fields import Edges, FieldColumn, column_names, field_columns, is_lazy, is_table
+from mcnet.rows.fields import FieldColumn, column_names, field_columns, is_lazy, is_table
 from mcnet.rows.locations import Location, Locations, read_options, read_with
 from mcnet.rows.logs import (
     batches,
@@ -134,7 +135,8 @@ def scan(
     if is_connection(rows):
         if table is None:
             raise InputError("scan was given a connection; name the table with table=")
-        return scan_connection(rows, table, spec, dialect=dialect, where=where)
+        with read_with(bins=bins):
+            return scan_connection(rows, table, spec, dialect=dialect, where=where)
     if hasattr(rows, "raw_connection"):
         raise InputError("scan was given an engine of SQLAlchemy; give its connection: engine.raw_connection()")
     if type(rows).__module__.startswith("sqlalchemy"):
@@ -315,16 +317,6 @@ def _field_columns(
 
 
 # Edges of numbers that are fields: chosen once, before the rows are read.
-
-
-def edges_of(like: Any) -> dict[str, Edges]:
-    """Return the edges of a sketch, a model or a fitted calibrator; none of None."""
-    if like is None:
-        return {}
-    contexts = getattr(getattr(like, "model_", like), "contexts", None)
-    if contexts is None:
-        raise InputError(f"like is {type(like).__name__}; give a sketch, a model or a fitted calibrator")
-    return dict(contexts.edges)
 
 
 def with_edges(paths: Locations, spec: RowSpec) -> RowSpec:

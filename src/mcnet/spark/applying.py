@@ -19,6 +19,7 @@ from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, ContextMap, Exporte
 from mcnet.export.sql import sigmoid_expression
 from mcnet.model.model import CalibrationModel, calibrated_batch, packed_model, unpacked_model
 from mcnet.model.model_file import as_model
+from mcnet.rows.derived import derivation, source_column
 from mcnet.rows.dialects import dialect_named
 from mcnet.spark.sketching import column_named, number_column, require_columns, unused_name
 
@@ -156,8 +157,8 @@ def is_good_as_expression(df: DataFrame, model: CalibrationModel) -> bool:
 
 def _types_written_differently(df: DataFrame, model: CalibrationModel) -> list[tuple[str, str]]:
     """Return the fields whose values Spark writes in other texts than mcnet, with their types."""
-    types = {name: df.schema[name].dataType.typeName() for name in model.fields}
-    return [(name, kind) for name, kind in types.items() if kind not in _TEXTS]
+    types = {name: df.schema[source_column(name)].dataType.typeName() for name in model.fields}
+    return [(name, kind) for name, kind in types.items() if kind not in _TEXTS or derivation(name) is not None]
 
 
 def with_calibrated(
@@ -298,10 +299,11 @@ def apply(
     """
     chosen = as_model(model, "applied")
     score = score or chosen.provenance.get("columns", {}).get("score", "score")
-    require_columns(df, (score, *chosen.fields))
+    columns = [source_column(name) for name in chosen.fields]
+    require_columns(df, (score, *columns))
     added = [column] if interval is None else [column, f"{column}_low", f"{column}_high"]
     for new in added:
-        if new in (score, *chosen.fields):
+        if new in (score, *columns):
             raise InputError(f"the new column cannot be {new!r}: the model reads that one")
         # Spark takes names of other case for the same.
         known = [name for name in df.columns if name.lower() == new.lower()]
@@ -318,7 +320,7 @@ def apply(
         return with_calibrated(df, chosen, number, takes, column)
     if interval is not None:
         chosen.interval([], None, interval)  # refused now, and not in the middle of a job
-    fields = [column_named(name) for name in chosen.fields]
+    fields = [column_named(name) for name in columns]
     made = _arrow_function(chosen, takes, interval)(number, *fields)
     if interval is None:
         return df.withColumn(column, made)

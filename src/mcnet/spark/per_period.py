@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from os import PathLike
+from typing import Any
 
 import polars as pl
 from pyspark.sql import Column, DataFrame
@@ -11,13 +12,14 @@ from pyspark.sql import functions as F
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.messages import warn
 from mcnet.errors import InputError
+from mcnet.rows.derived import source_column
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import HOURS_IN_DIGITS, Every, cut_to_periods, duration_seconds, parse_every
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, field_names
 from mcnet.sketch.query import NoUsableRowsError
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import sketches_by
-from mcnet.spark.sketching import column_named, require_columns, sketch
+from mcnet.spark.sketching import column_named, require_columns, sketch, unused_name
 from mcnet.store.journal import Journal
 
 # A sketch per period: timestamps of any kind are cut to periods in Spark, and written as text as everywhere else.
@@ -47,6 +49,7 @@ def sketches_per_period(
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
     drop_missing: bool = False,
+    like: Any = None,
 ) -> dict[str, Sketch]:
     """Sketch a Spark table in one pass, with one sketch per period.
 
@@ -59,7 +62,8 @@ def sketches_per_period(
     time : the column of timestamps (taken in UTC), days, texts such as 2026-11-16T13:05, or numbers that
         count.
     every : the length of a period, such as "1h" or "1d"; a plain number for a column that counts.
-    score, label, field, weight, resolution, score_type, negatives_kept, drop_missing : as in `mcnet.spark.sketch`.
+    score, label, field, weight, resolution, score_type, negatives_kept, drop_missing, like : as in
+        `mcnet.spark.sketch`.
 
     Returns
     -------
@@ -69,18 +73,22 @@ def sketches_per_period(
     require_columns(df, [time])
     if time in fields:
         raise InputError(f"the column {time!r} is used twice; leave it out of the fields")
+    cut = cut_timestamps(df, time, every)
+    # A column that a field is derived from stays as it is.
+    period = unused_name("period", df.columns) if time in map(source_column, fields) else time
     whole = sketch(
-        df.withColumn(time, cut_timestamps(df, time, every)),
+        df.withColumn(period, cut),
         score=score,
         label=label,
-        field=[*fields, time],
+        field=[*fields, period],
         weight=weight,
         resolution=resolution,
         score_type=score_type,
         negatives_kept=negatives_kept,
         drop_missing=drop_missing,
+        like=like,
     )
-    parts = sketches_by(whole.in_periods(time, every), time)
+    parts = sketches_by(whole.in_periods(period, every), period)
     if MISSING_LABEL in parts:
         raise InputError(f"the Spark table has rows without a timestamp in {time}; drop these rows, or give them one")
     return parts
@@ -217,6 +225,7 @@ def journal_writer(
                 score_type=score_type,
                 negatives_kept=negatives_kept,
                 drop_missing=drop_missing,
+                like=target.edges(),
             )
         except NoUsableRowsError as error:
             warn(f"batch {number} of the stream adds nothing: {error}")

@@ -11,9 +11,11 @@ from pyspark.sql import functions as F
 
 from mcnet._shared.arrays import FloatArray, ScoreType
 from mcnet.errors import InputError
+from mcnet.rows.derived import DEFAULT_BINS, edges_of, number_fields, source_column
 from mcnet.rows.dialects import dialect_named
+from mcnet.rows.fields import Edges
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
-from mcnet.sketch.query import grid_arrays, query_spec, query_text
+from mcnet.sketch.query import grid_arrays, query_spec, query_text, timestamp_columns
 from mcnet.sketch.query_cells import EdgeList
 from mcnet.sketch.query_rows import ABOUT, MARKS, spec_text
 from mcnet.sketch.sketch import Sketch
@@ -89,6 +91,7 @@ def sketch(
     drop_missing: bool = False,
     value: str | None = None,
     value_per_positive: str | None = None,
+    like: Any = None,
 ) -> Sketch:
     """Sketch a Spark table in one pass; only the cells of the sketch come to the driver.
 
@@ -100,7 +103,8 @@ def sketch(
     df : the rows, a table of Spark or of Spark Connect.
     score, label, weight : names of columns. Of a score that is a vector of Spark ML, such as `probability`, the entry
         of class 1 is taken.
-    field : the name of a field column, or a list of names.
+    field : the name of a field column, or a list of names. Those derived from a column (`age:number`, `ts:hour`) are
+        cut in Spark, timestamps in UTC.
     folds : into how many folds to split the rows, or the name of a column of fold numbers. Rows in Spark have no order,
         so a number splits the rows behind each cell at random, the same way every time.
     resolution : cells per unit of logit, or "exact" to keep every distinct score.
@@ -110,6 +114,8 @@ def sketch(
     drop_missing : leave out rows whose score, label or weight is missing instead of refusing them; the sketch counts
         them in `dropped_rows`.
     value, value_per_positive : names of columns; see `mcnet.Sketch.from_rows`.
+    like : a sketch or a model: numbers that are fields are cut as there. Without it the edges are quantiles of the
+        rows, as Spark's `approxQuantile` finds them; parts of one sketch need the same.
 
     Returns
     -------
@@ -117,7 +123,11 @@ def sketch(
     """
     fields = field_names(field)
     given = [name for name in (weight, folds, value, value_per_positive) if isinstance(name, str)]
-    require_columns(df, (score, label, *fields, *given))
+    sources = {name: source_column(name) for name in fields}
+    require_columns(df, dict.fromkeys((score, label, *sources.values(), *given)))
+    known = edges_of(like)
+    numbers = number_fields(fields)
+    edges = {name: known.get(name) or _quantiles(df, sources[name]) for name in numbers}
     spec = query_spec(
         RowSpec(
             score,
@@ -130,17 +140,30 @@ def sketch(
             negatives_kept,
             value=value,
             value_per_positive=value_per_positive,
+            edges=edges,
         )
     )
+    zoned = [name for name in timestamp_columns(spec) if df.schema[name].dataType.typeName() == "timestamp"]
     rows = df.withColumns({name: number_column(df, name) for name in (score, label, *given)})
     arrays = grid_arrays(spec.resolution)
-    with _view(rows) as view, _view(_edge_table(df, arrays)) as edges:
-        known = EdgeList(edges, len(arrays["offsets"])) if arrays else None
-        query = query_text(spec, view, dialect_named("spark"), edge_list=known)
+    with _view(rows) as view, _view(_edge_table(df, arrays)) as grid:
+        lists = EdgeList(grid, len(arrays["offsets"])) if arrays else None
+        query = query_text(spec, view, dialect_named("spark"), zoned=zoned, edge_list=lists)
         # What the query says of itself is the same in every row, and Arrow has the types: neither need travel.
         cells = df.sparkSession.sql(query).drop(ABOUT, MARKS).toArrow()
     description = pa.DictionaryArray.from_arrays(pa.nulls(len(cells), pa.int8()).fill_null(0), [spec_text(spec)])
     return Sketch.from_table(cells.append_column(ABOUT, description), drop_missing=drop_missing)
+
+
+def _quantiles(df: DataFrame, column: str) -> Edges:
+    """Return the edges of a number that is a field, chosen from the rows of a table."""
+    number = number_column(df, column).cast("double")
+    known = df.select(number.alias("x")).where(F.col("x").isNotNull() & ~F.isnan("x"))
+    quantiles = known.approxQuantile("x", [k / DEFAULT_BINS for k in range(DEFAULT_BINS)], _QUANTILE_ERROR)
+    return tuple(sorted(set(quantiles)))[1:]
+
+
+_QUANTILE_ERROR = 0.002
 
 
 def _edge_table(df: DataFrame, arrays: Mapping[str, FloatArray]) -> DataFrame:

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from mcnet._shared.arrays import ScoreType
 from mcnet.errors import InputError, McnetError
 from mcnet.rows.derived import number_fields
-from mcnet.rows.fields import MISSING_LABEL
+from mcnet.rows.fields import MISSING_LABEL, Edges
 from mcnet.rows.locations import Location, Locations
 from mcnet.rows.logs import FilePaths, expand_paths
 from mcnet.rows.periods import period_text, periods_between, sorted_periods
@@ -254,9 +254,17 @@ class Journal:
         """
         if not number_fields(spec.fields):
             return spec
+        return with_edges(paths, dataclasses.replace(spec, edges={**spec.edges, **self.edges()}))
+
+    def edges(self) -> dict[str, Edges]:
+        """Return where fields that are numbers are cut into bins; nothing while the journal has no rows.
+
+        Returns
+        -------
+        dict : the edges by the name of the field.
+        """
         shape = shape_of(self.store.find_head(self.head))
-        known = {} if shape is None else shape[2]
-        return with_edges(paths, dataclasses.replace(spec, edges={**spec.edges, **known}))
+        return {} if shape is None else shape[2]
 
     def _add_log(self, path: Location, spec: RowSpec, how: Addition, progress: Callable[[int], Any] | None) -> Added:
         time, largest = str(spec.time), LargestWeight()

@@ -13,7 +13,8 @@ from mcnet.operations.service.arrow import check_rows, read_arrow
 from mcnet.operations.service.board import HeadNumbers
 from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served
-from mcnet.rows.fields import FieldColumn, field_columns
+from mcnet.rows.derived import source_column
+from mcnet.rows.fields import FieldColumn
 
 # Rows of a request, whatever form they came in, and their calibrated probabilities.
 
@@ -31,13 +32,14 @@ def check_fields(served: Served, given: Sequence[str], at: str = "$.field") -> N
     """Refuse fields that the model does not have, and a request that lacks one that it needs."""
     model = served.model
     needed = model.fields or model.balanced_by
+    given = list(model.contexts.by_field(dict.fromkeys(given))) if model.contexts.derived else given
     if (
         set(given) == set(needed)
         or (not given and not model.fields)
         or (len(given) == len(needed) == 1 == len(model.fields) and needed[0] == "field")
     ):
         return
-    wanted = ", ".join(model.fields) or "no field"
+    wanted = ", ".join(map(source_column, model.fields)) or "no field"
     names = ", ".join(given) or "none"
     raise Problem(400, f"fields given: {names}; version {served.name} needs: {wanted}", at=at)
 
@@ -64,7 +66,7 @@ def calibrate_rows(
         few = model.predict(score, field or None, score_type=score_type)
         numbers.count_rows(len(few), _unseen_among_few(served, field))
         return Calibrated(few)
-    columns: list[FieldColumn] | None = field_columns(field) if field else None
+    columns: list[FieldColumn] | None = model.contexts.given(field) if field else None
     result = Calibrated(model.predict(score, columns, score_type=score_type))
     if interval is not None:
         low, high = model.interval(score, columns, interval, score_type=score_type)
@@ -77,6 +79,7 @@ def _unseen_among_few(served: Served, field: dict[str, Any] | None) -> int:
     """Return how many of a few rows have a field value that the model does not know."""
     if not field or not served.fields:
         return 0
+    field = served.model.contexts.by_field(field) if served.model.contexts.derived else field
     # A model of one field takes its values under any name.
     columns = field.values() if len(served.fields) == 1 else (field[name] for name in served.fields)
     return sum(map(served.unseen, zip(*columns, strict=True)))
@@ -167,6 +170,8 @@ def answer_json(served: Served, body: bytes, most_rows: int, numbers: HeadNumber
             raise
         question = _one_row_of(_columns(served, [record], most_rows, numbers, "$"))
     assert isinstance(question, Question)
+    if question.field and served.model.contexts.derived:  # columns that the model cuts, by the names of its fields
+        question.field = served.model.contexts.by_field(question.field)
     score = question.score
     single = type(score) is not list
     if question.interval is None and (single or len(score) == 1):  # type: ignore[arg-type]
@@ -256,6 +261,8 @@ def _columns(served: Served, records: list[Record], most_rows: int, numbers: Hea
     wanted = {"score", *names}
     score: list[float] = []
     unknown = 0
+    if served.model.contexts.derived:
+        records = [served.model.contexts.by_field(record) for record in records]
     for index, record in enumerate(records):
         if record.keys() != wanted:
             lacking = sorted(wanted - record.keys())

@@ -19,10 +19,12 @@ from mcnet.operations.service.http import JSON_TYPES, LARGE_BODY, RETRY, Problem
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.rows.columns import weights_column
+from mcnet.rows.derived import number_fields
+from mcnet.rows.fields import field_columns
 from mcnet.rows.periods import cut_to_periods, duration_seconds, parse_every, period_text, shown_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.additions import Feedback as Asked
-from mcnet.store.additions import FeedbackWriter
+from mcnet.store.additions import FeedbackWriter, shape_of
 from mcnet.store.entries import OtherRowsError
 
 # Which period it is now, and when it ends.
@@ -257,11 +259,24 @@ class Inbox:
         score_type: ScoreType = about.pop("score_type", None) or own
         if len(score) == 0:
             raise Problem(400, "there are no rows; feedback has at least one", at="$.score")
-        given: dict[str, Any] = {"field": columns or None, "weight": weight, "value": value}
+        given: dict[str, Any] = {"field": self._fields(columns, head) or None, "weight": weight, "value": value}
         sketch = Sketch.from_rows(score, label, **given, score_type=score_type)
         if weight is not None:
             about["largest_weight"] = float(weights_column(weight).max())
         return sketch, about
+
+    def _fields(self, columns: dict[str, Any], head: ServedVersions) -> Any:
+        """Return the fields of the rows; numbers are cut as those of the served model or of the journal were."""
+        if head.current is not None:
+            return head.current.model.contexts.given(columns) if columns else None
+        wanted = number_fields(columns)
+        if not wanted:
+            return columns
+        shape = shape_of(self._heads.store.find_head(head.name))
+        if shape is None or any(name not in shape[2] for name in wanted):
+            detail = f"the bins of {wanted[0]!r} are chosen from the rows of logs; add logs with mcnet update first"
+            raise Problem(400, detail, at="$.field")
+        return field_columns(columns, shape[2])
 
 
 def _period(given: str | int | None, every: str | None) -> str:
