@@ -323,7 +323,7 @@ def select(
         raise InputError("select takes scores and labels by position; name the rest: field=…, weight=…")
     how = {"score_type": score_type, "negatives_kept": negatives_kept}
     sketch = _rows(data, labels, field, weight, how)
-    tested = None if test is None else _test_rows(test, how)
+    tested = None if test is None else _test_rows(test, how, sketch)
     candidates = _candidates(sketch, methods)
     folds = None if tested is not None else Folds(sketch if sketch.folds > 1 else sketch.with_folds(_FOLDS))
     judged = folds.sketch if folds is not None else tested
@@ -386,13 +386,14 @@ def _rows(data: Any, labels: Any, field: Any, weight: Any, how: dict[str, Any]) 
     return data
 
 
-def _test_rows(test: Any, how: dict[str, Any]) -> Sketch:
+def _test_rows(test: Any, how: dict[str, Any], fitted: Sketch) -> Sketch:
     if isinstance(test, Sketch):
         return test.unfolded()
     if not isinstance(test, tuple) or len(test) not in (2, 3):
         raise InputError("test is a sketch, or a tuple (scores, labels) or (scores, labels, field)")
     scores, labels, *field = test
-    return Sketch.from_rows(scores, labels, field=field[0] if field else None, **how)
+    given = fitted.contexts.given(field[0]) if field and fitted.contexts.derived else field[0] if field else None
+    return Sketch.from_rows(scores, labels, field=given, **how)
 
 
 def _candidates(

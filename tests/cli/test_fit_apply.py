@@ -227,3 +227,33 @@ def test_fit_says_how_to_leave_out_missing_scores(mcnet, frame, columns, tmp_pat
     assert "pctr has 61 values missing" in refused.err
     assert "drop or fill these rows, or leave them out with --drop-missing" in refused.err
     assert mcnet("fit", log, *columns, "-o", tmp_path / "m.json", "--drop-missing").code == 0
+
+
+def test_numbers_and_hours_are_fields_and_bins_are_chosen_once(mcnet, tmp_path):
+    import numpy as np
+
+    random = np.random.default_rng(2)
+    score, age = random.uniform(0.05, 0.4, 3_000), random.gamma(3.0, 10.0, 3_000)
+    rows = {"pctr": score, "click": (random.random(3_000) < score * age / 30.0).astype(int), "age": age}
+    moments = np.datetime64("2026-11-16T00:00", "us") + random.integers(0, 5 * 86_400, 3_000).astype("timedelta64[s]")
+    table = pl.DataFrame(rows | {"ts": moments})
+    table[:2_000].write_parquet(tmp_path / "a.parquet")
+    table[2_000:].write_parquet(tmp_path / "b.parquet")
+    a, b, model = tmp_path / "a.parquet", tmp_path / "b.parquet", tmp_path / "model.json"
+    columns = ("--score", "pctr", "--label", "click", "--field", "age:number", "--field", "ts:hour")
+    assert mcnet("fit", a, *columns, "--bins", 4, "-o", model).code == 0
+    shown = mcnet("show", model).out
+    assert "age:number (4 values) × ts:hour (24 values)" in shown
+    assert mcnet("evaluate", b, "--model", model).code == 0
+    assert mcnet("compare", a, "--test", b, *columns, "--method", "platt-field").code == 0
+    assert mcnet("apply", model, b, "-o", tmp_path / "out.parquet").code == 0
+    sketches = [tmp_path / "a.sketch.parquet", tmp_path / "b.sketch.parquet"]
+    for log, sketch in zip((a, b), sketches, strict=True):
+        assert mcnet("sketch", log, *columns, "--bins", model, "-o", sketch).code == 0
+    assert mcnet("merge", *sketches, "-o", tmp_path / "both.parquet").code == 0
+    assert mcnet("sketch", b, *columns, "--force", "-o", sketches[1]).code == 0
+    other = mcnet("merge", *sketches, "-o", tmp_path / "both.parquet", "--force")
+    assert other.code == 2
+    assert "pass --bins FILE, a sketch or model that has the bins" in other.err
+    for given, said in (("1", "bins is 1"), (a, "not a model"), ("none.json", "there is no file none.json")):
+        assert said in mcnet("fit", a, *columns, "--bins", given, "-o", tmp_path / "n.json").err

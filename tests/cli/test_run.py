@@ -148,6 +148,7 @@ def test_options_for_reading_logs_are_named_and_taken_only_where_logs_are_read(m
     for command in (("fit",), ("evaluate",), ("journal", "add")):
         assert "--where" in mcnet(*command, "--help").out
     options = (("--where", "day = 3"), ("--drop-missing",), ("--separator", ";"), ("--storage-option", "region=x"))
+    options += (("--bins", "4"),)
     parts = ("list", "verify", "compact", "remove")
     for command in (("methods",), ("show", "m.json"), *(("journal", part, "history") for part in parts)):
         name = " ".join(command[:2]) if command[0] == "journal" else command[0]
@@ -162,6 +163,7 @@ def test_options_for_reading_logs_are_refused_where_the_rows_were_read_before(mc
     assert mcnet("sketch", log, *columns, "-o", sketch).code == 0
     assert mcnet("journal", "add", history, sketch, "--period", "2026-11-16").code == 0
     options = (("--where", "pctr < 0.1"), ("--drop-missing",), ("--separator", ";"), ("--storage-option", "region=x"))
+    options += (("--bins", "4"),)
     for source, kind in ((history, "a store"), (sketch, "a saved sketch")):
         for words in (("fit", source, "-o", tmp_path / "n.json"), ("evaluate", source), ("compare", source)):
             for option in options:

@@ -319,6 +319,7 @@ _ANYWHERE = {
     "--where": 1,
     "--separator": 1,
     "--storage-option": 1,
+    "--bins": 1,
 }
 """Options of `mcnet` itself that may follow the command, too, and how many words they take."""
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from mcnet.errors import Advice, InputError
 from mcnet.rows.columns import DescribeRow, as_array, as_floats, describe_row
 from mcnet.rows.fields import Edges, FieldColumn, field_text
 from mcnet.rows.periods import counted_seconds, timestamps_of
+
+if TYPE_CHECKING:
+    import polars as pl
 
 NUMBER = "number"
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -270,15 +273,43 @@ def _clock_codes(kind: str, source: str, values: Any, where: Mapping[str, Any]) 
 
     if isinstance(values, pl.Series):
         column = values.alias(source)
-    elif isinstance(values, list | tuple) or hasattr(values, "__arrow_array__") or hasattr(values, "dt"):
+    elif hasattr(values, "__arrow_array__") or hasattr(values, "dt") or type(values).__module__.startswith("pyarrow"):
         column = pl.Series(source, values)
+    elif isinstance(values, list | tuple):
+        column = _listed(source, values)
     else:
         array = as_array(values, source)
-        column = pl.Series(source, array.astype("datetime64[us]") if array.dtype.kind == "M" else array)
+        plain = array.dtype.kind not in "OM"
+        column = (
+            pl.Series(source, array) if plain else _listed(source, array.tolist() if array.dtype.kind == "O" else array)
+        )
     timestamps = timestamps_of(column, **where)
     missing = timestamps.is_null().to_numpy()
     micros = timestamps.cast(pl.Datetime("us")).to_physical().fill_null(0).to_numpy()
     return np.where(missing, len(CLOCK[kind]), clock_index(kind, micros))
+
+
+def _listed(source: str, values: Any) -> "pl.Series":
+    """Return timestamps in a list or an array as a column of Polars."""
+    import polars as pl
+
+    if isinstance(values, np.ndarray):
+        return pl.Series(source, values.astype("datetime64[us]"))
+    dates = [value for value in values if isinstance(value, date | np.datetime64)]
+    if not dates:
+        return pl.Series(source, values, strict=False)
+    return pl.Series(source, [_in_utc(value) for value in values], dtype=pl.Datetime("us"))
+
+
+def _in_utc(value: Any) -> datetime | None:
+    """Return a timestamp or a day of any kind as a timestamp without a time zone, as clocks in UTC show it."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    return datetime(value.year, value.month, value.day) if isinstance(value, date) else None
 
 
 def clock_index(kind: str, micros: Any) -> Any:
@@ -313,7 +344,7 @@ def value_text(name: str, edges: Edges | None) -> Callable[[Any], str | None]:
     def cut(value: Any) -> str | None:
         if type(value) is not float:
             if value is None or (isinstance(value, str) and value in known):
-                return value
+                return None if value is None else str(value)
             value = float(as_floats([value], source, describe_row=_one_row)[0])
         return None if value != value else texts[bisect_right(ends, value)]
 
@@ -328,22 +359,20 @@ def _one_row(row: int) -> Any:
 
 def _clock_text(kind: str, source: str, value: Any) -> str | None:
     if value is None or (isinstance(value, str) and value in CLOCK[kind]):
-        return value
+        return None if value is None else str(value)
     micros: int | None = None
     if type(value) is str:
         with suppress(ValueError):  # what other forms there are, the column knows
             value = datetime.fromisoformat(value)
-    if isinstance(value, datetime):
-        zoned = value.astimezone(UTC) if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        micros = int(zoned.timestamp() // 1) * 1_000_000
-    elif isinstance(value, date):
-        micros = (value.toordinal() - _EPOCH_ORDINAL) * _DAY_MICROS
+    if isinstance(value, date | np.datetime64):
+        utc = _in_utc(value)
+        micros = None if utc is None else int((utc - _EPOCH).total_seconds() // 1) * 1_000_000
     elif type(value) in (int, float) and (seconds := counted_seconds(value)) is not None:
         micros = seconds * 1_000_000
     if micros is None:
         index = int(_clock_codes(kind, source, [value], {})[0])
         return None if index == len(CLOCK[kind]) else CLOCK[kind][index]
-    return CLOCK[kind][clock_index(kind, micros)]
+    return CLOCK[kind][int(clock_index(kind, micros))]
 
 
-_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1)

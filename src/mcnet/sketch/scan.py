@@ -321,10 +321,12 @@ def _field_columns(
 
 def with_edges(paths: Locations, spec: RowSpec) -> RowSpec:
     """Return how log files are read, with the edges of every number that is a field, chosen from these very files."""
-    frame = (
-        open_log(paths, texts=spec.field_columns, periods=spec.freely_written) if number_fields(spec.fields) else None
-    )
-    return _with_edges(spec, lambda columns: batches(frame, columns, source=source_name(paths), paths=paths))
+
+    def read(columns: list[str]) -> Iterable[Any]:
+        frame = open_log(paths, texts=spec.field_columns, periods=spec.freely_written)
+        return batches(frame, columns, source=source_name(paths), paths=paths)
+
+    return _with_edges(spec, read)
 
 
 def _with_edges(spec: RowSpec, read: Callable[[list[str]], Iterable[Any]]) -> RowSpec:

@@ -205,7 +205,7 @@ class _PackedWithEdges(_Packed, array_like=True, forbid_unknown_fields=True):
     edges: dict[str, tuple[float, ...]]
 
 
-_packed_decoders = {
+_packed_decoders: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
     _PACKED_MAGIC: msgspec.msgpack.Decoder(_Packed),
     _PACKED_WITH_EDGES: msgspec.msgpack.Decoder(_PackedWithEdges),
 }

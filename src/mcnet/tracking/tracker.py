@@ -350,6 +350,8 @@ class Tracker:
             raise InputError("update takes scores and labels by position; name the rest: field=…, weight=…, period=…")
         if len(as_array(scores, "score")) == 0:
             return self._skip(self._learner.clock.check(period))
+        if self._learner.contexts.derived and field is not None:
+            field = self._learner.contexts.given(field)  # numbers are cut as in the first period
         sketch = Sketch.from_rows(
             scores,
             labels,
