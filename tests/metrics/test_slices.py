@@ -164,7 +164,7 @@ def test_each_column_is_cut_by_what_it_holds():
     amount = found[0].values(sample["amount"])
     sizes = np.bincount(amount.codes)
     assert len(sizes) == 16
-    assert sizes.max() <= sizes.min() + 2
+    assert sizes.max() <= 1.5 * sizes.min()  # an edge is moved a little for the sake of fewer digits
     hours = found[3].values(pl.Series("when", ["2026-11-16T07:00:00", None, "nonsense"]))
     assert [hours.values[code] for code in hours.codes] == ["07:00", None, None]
 

@@ -97,7 +97,7 @@ def test_json_of_somebody_else(path, content):
     refused(path, "not a model of mcnet")
 
 
-@pytest.mark.parametrize("schema", [3, 99, "one", None, 1.5])
+@pytest.mark.parametrize("schema", [4, 99, "one", None, 1.5])
 def test_a_newer_or_unknown_schema(path, schema):
     altered(path, lambda d: d.update(schema=schema))
     refused(path, "upgrade mcnet")

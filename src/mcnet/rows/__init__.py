@@ -2,6 +2,7 @@
 
 - `spec`: `RowSpec`, how rows are read. `columns`: scores, labels and weights, checked. `fields`: values of any type as
   codes into canonical strings, made fast by `distinct_values`. `contexts`: the known combinations of field values.
+- `derived`: numbers in bins, hours and weekdays of timestamps, as fields.
 - `logs`: paths, globs and folders as one lazy table. `locations`: what a name stands for (a store, a lake, standard
   input, a folder of partitions), and settings that hold while files are opened. `formats`: each format opened.
   `csv_files`: what a format without types needs.

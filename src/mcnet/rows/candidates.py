@@ -2,32 +2,25 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import FloatArray
 from mcnet.rows.columns import row_hashes
-from mcnet.rows.fields import FieldColumn, field_columns, field_text
-from mcnet.rows.periods import parsed_timestamps, typed_timestamps
+from mcnet.rows.derived import CLOCK, chosen_edges, derived_column
+from mcnet.rows.fields import FieldColumn, field_columns
+from mcnet.rows.periods import parsed_timestamps
 
 if TYPE_CHECKING:
     import polars as pl
 
 FEW_WHOLE_NUMBERS = 100
 """A column of whole numbers with more values than this is cut into bins, as other numbers are."""
-NUMBER_BINS = 16
-"""A column of numbers is cut into so many bins of about equal rows."""
 SAMPLED_ROWS = 100_000
 """Values and bins are chosen by a sample of at most twice as many rows."""
 _MOST_VALUES_OF_A_SMALL_LOG = 50
 """A column of strings with more values than this, most of them in one row only, is a key."""
-
-CLOCK = ("hour", "weekday", "hour-of-week")
-"""What is cut from a timestamp."""
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 @dataclass(frozen=True)
@@ -58,34 +51,10 @@ class Candidate:
             (result,) = field_columns({self.name: column})
             return result
         if self.edges is not None:
-            numbers = column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
-            codes = np.searchsorted(self.edges, numbers, side="right").astype(np.int32)
-            codes[np.isnan(numbers)] = len(self.edges) + 1
-            return FieldColumn(self.name, codes, (*_bin_texts(self.edges), None))
-        timestamps = _timestamps(column)
-        hour, day = timestamps.dt.hour().cast(pl.Int32), timestamps.dt.weekday().cast(pl.Int32) - 1
-        hours = [f"{hour:02d}:00" for hour in range(24)]
-        kinds = {
-            "hour": (hour, hours),
-            "weekday": (day, _WEEKDAYS),
-            "hour-of-week": (24 * day + hour, [f"{day} {hour}" for day in _WEEKDAYS for hour in hours]),
-        }
-        index, texts = kinds[self.name.removeprefix(f"{self.column}:")]
-        return FieldColumn(self.name, index.fill_null(len(texts)).to_numpy(), (*texts, None))
-
-
-def _bin_texts(edges: tuple[float, ...]) -> list[str]:
-    ends = [str(field_text(edge)) for edge in edges]
-    inner = (f"[{low}, {high})" for low, high in pairwise(ends))
-    return [f"< {ends[0]}", *inner, f">= {ends[-1]}"]
-
-
-def _timestamps(column: "pl.Series") -> "pl.Series":
-    import polars as pl
-
-    texts = column.dtype in (pl.String, pl.Categorical, pl.Enum)
-    found = parsed_timestamps(column.cast(pl.String)) if texts else typed_timestamps(column)
-    return found.cast(pl.Datetime("us"))
+            column = column.cast(pl.Float64, strict=False)
+        elif column.dtype in (pl.String, pl.Categorical, pl.Enum):
+            column = parsed_timestamps(column.cast(pl.String))
+        return derived_column(self.name, column, self.edges)
 
 
 def sample_rows(batches: "Iterable[pl.DataFrame]", rows: int = SAMPLED_ROWS) -> "pl.DataFrame":
@@ -165,12 +134,12 @@ def _cuts(column: "pl.Series") -> Iterator[Candidate | str]:
     elif len(known) == 0:
         yield "one value"
     elif kind in (pl.Date, pl.Datetime) or _has_timestamps(known):
-        timestamps = _timestamps(known).drop_nulls()
+        timestamps = (known if kind != pl.String else parsed_timestamps(known)).cast(pl.Datetime("us")).drop_nulls()
         midnight = bool((timestamps.dt.truncate("1d") == timestamps).all())
         for part in ("weekday",) if midnight else CLOCK:
             yield Candidate(f"{name}:{part}", name)
     elif kind.is_numeric() and not _few_whole(known):
-        edges = _edges(known.cast(pl.Float64).to_numpy())
+        edges = chosen_edges(known.cast(pl.Float64).to_numpy())
         yield Candidate(f"{name}:number", name, edges) if edges else "one value"
     elif kind == pl.String and _is_key(known):
         yield "a value per row, as a key has"
@@ -197,12 +166,3 @@ def _has_timestamps(known: "pl.Series") -> bool:
     if known.dtype != pl.String or not known.head(1000).str.contains(r"^\d{4}-\d\d-\d\d").all():
         return False
     return parsed_timestamps(known).null_count() == 0
-
-
-def _edges(numbers: FloatArray) -> tuple[float, ...]:
-    """Return edges between bins of about equal rows; fewer where many rows have one number."""
-    finite = np.sort(numbers[np.isfinite(numbers)])
-    if not len(finite):
-        return ()
-    places = np.arange(1, NUMBER_BINS) * len(finite) // NUMBER_BINS
-    return tuple(float(edge) for edge in np.unique(finite[places]) if edge > finite[0])

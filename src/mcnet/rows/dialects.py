@@ -3,10 +3,12 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.rows.derived import CLOCK, HOURS, WEEKDAYS, bin_texts, derivation
-from mcnet.rows.fields import Edges
+
+if TYPE_CHECKING:
+    from mcnet.rows.fields import Edges
 
 # How engines quote: a text or a name that means exactly what it says, whatever is in it.
 
@@ -118,7 +120,7 @@ class Dialect:
         """Return a column of timestamps as clocks in UTC show them; without a time zone they are taken as they are."""
         return self.in_utc.format(column) if zoned else f"CAST({column} AS {self.timestamp_type})"
 
-    def derived(self, name: str, column: str, edges: Edges | None, zoned: bool = False) -> str:
+    def derived(self, name: str, column: str, edges: "Edges | None", zoned: bool = False) -> str:
         """Return the value of a derived field (`mcnet.rows.derived`) as a string.
 
         Parameters
@@ -128,6 +130,8 @@ class Dialect:
         edges : where a number is cut.
         zoned : whether the timestamps have a time zone.
         """
+        from mcnet.rows.derived import CLOCK, HOURS, WEEKDAYS, bin_texts, derivation
+
         found = derivation(name)
         assert found is not None
         if found[1] in CLOCK:
