@@ -21,6 +21,7 @@ from mcnet.bayes.posterior import BayesFit, Covariance, JointCovariance
 from mcnet.bayes.prior import (
     COMBINATION_SHARE,
     EXPECTED,
+    BolderIteration,
     EmpiricalBayes,
     Prior,
     StrengthIteration,
@@ -83,12 +84,15 @@ def worthwhile_bends(table: Table | SparseTable, shapes: Shapes, incidence: Inci
 DECREMENT = 1e-5
 # Nor can floating point tell a gain smaller than this share of the log-likelihood.
 RELATIVE_DECREMENT = 1e-11
+# With several fields a step takes long, and this share of the log-likelihood moves no log-loss that anyone looks at.
+RELATIVE_DECREMENT_OF_SEVERAL = 1e-7
 # Coefficients of several fields up to which their joint covariance is computed, which takes a fifth of a second.
 LARGEST_JOINT_COVARIANCE = 1_000
 # Up to this many contexts, tables of contexts × panels are fast; with more they would be mostly empty.
 MOST_DENSE_CONTEXTS = 2_000
 # Variances of the priors to five per cent: the evidence is flat around its maximum.
 SETTLED = 0.05
+SETTLED_OF_SEVERAL = 0.1
 
 
 def fit_bayes(
@@ -146,7 +150,7 @@ def fit_bayes(
     basis = start.shapes.basis if start else shape_basis(grid, shape, functions)
     sparse = len(given) > MOST_DENSE_CONTEXTS and alpha_balance == 0.0 and numba_installed()
     table = (make_sparse_table if sparse else make_table)(grid, x, where, w, y, len(given))
-    incidence = Incidence(expanded, counts)
+    incidence = Incidence(expanded, counts, [(pair.first, pair.second) for pair in combinations])
     prior = prior or EmpiricalBayes()
     expected = strengths or (start.strengths if start else prior.first(len(counts), len(combinations)))
     shapes = make_shapes(grid, basis, deviations or afforded[1])
@@ -242,23 +246,26 @@ class _Maximum:
 
 def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterations: int) -> _Maximum:
     """Newton steps, with a step of the strengths after each near the maximum, until neither moves."""
-    iteration = StrengthIteration(SETTLED)
+    iteration = BolderIteration(SETTLED_OF_SEVERAL) if posterior.incidence.fields > 1 else StrengthIteration(SETTLED)
     search = Search(posterior, state)
-    settled = prior is None
+    search.settled = prior is None
+    several = posterior.incidence.fields > 1
+    share = RELATIVE_DECREMENT_OF_SEVERAL if several else RELATIVE_DECREMENT
     taken = 0
     while taken < max(iterations, 1):
         taken += 1
         decrement = search.step()
         if search.stuck:
             break
-        if settled and decrement < DECREMENT + RELATIVE_DECREMENT * search.loss:
+        if search.settled and decrement < DECREMENT + share * search.loss:
             break
-        if prior is not None and search.near and not settled:
+        if prior is not None and search.learnable and not search.settled:
             strengths = search.posterior.strengths
             shared = search.arrow.shared_covariance()
             variances = search.arrow.value_variances(shared)
             learnt = prior.learn(strengths, posterior.shapes, search.state, variances, shared)
-            settled = decrement < 1.0 and iteration.settles(strengths, learnt)
+            near = decrement < (search.flat if several else 1.0)
+            search.settled = iteration.settles(strengths, learnt) and near
             search.believe(iteration.extrapolate(strengths, learnt))
     arrow, information = search.arrow, search.information
     return _Maximum(search.posterior, search.state, arrow, information, float(search.decrement), taken)
@@ -266,7 +273,7 @@ def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterat
 
 def _joint_covariance(information: Information, fields: int) -> JointCovariance | None:
     """Return the covariance of several fields together; None for one field (its arrow is exact) or too many values."""
-    width, size = information.cross.shape[1:]
+    width, size = information.own.shape[1], len(information.shared)
     if fields < 2 or size + width * sum(information.incidence.sizes[:fields]) > LARGEST_JOINT_COVARIANCE:
         return None
     matrix, start = joint_information(information, fields)

@@ -290,9 +290,11 @@ class Table:
 
 def log_slopes_beyond(panels: Panels, log_slopes: FloatArray) -> FloatArray | None:
     """Return how far log-slopes are beyond what is allowed, with their sign; None if none is."""
-    away = log_slopes - np.log(panels.scale)
-    if max(float(away.max(initial=0.0)), -float(away.min(initial=0.0))) <= STEEPEST_LOG_SLOPE:
+    middle = float(np.log(panels.scale))
+    highest, lowest = log_slopes.max(initial=middle) - middle, log_slopes.min(initial=middle) - middle
+    if max(highest, -lowest) <= STEEPEST_LOG_SLOPE:
         return None
+    away = log_slopes - middle
     return np.asarray(away - np.clip(away, -STEEPEST_LOG_SLOPE, STEEPEST_LOG_SLOPE))
 
 

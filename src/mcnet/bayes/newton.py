@@ -11,7 +11,7 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray
 from mcnet.bayes.likelihood import Table
 from mcnet.bayes.prior import Strengths
-from mcnet.bayes.solver import Arrow, Information, JointMatrix, NewtonSystem
+from mcnet.bayes.solver import Arrow, FieldMatrix, Information, NewtonSystem
 from mcnet.bayes.sparse_table import SparseTable
 from mcnet.bayes.structure import Incidence, Shapes, State
 
@@ -19,12 +19,17 @@ from mcnet.bayes.structure import Incidence, Shapes, State
 LONGEST = 2.0
 # After a step that moved no offset and no log-slope by more than this, the maximum is near.
 NEAR = 0.5
+# A full step is one at least so long.
+SHORTEST = 0.3
 # So is it where no more than this could be gained.
 FLAT = 0.1
+# With several fields, strengths are learnt where no more than this could be gained per value of a field.
+FLAT_PER_VALUE = 0.02
 # Added to a curvature that rounding has made indefinite, as a share of its diagonal.
 RIDGE = 1e-9
 # The curvature is computed anew once an offset or a log-slope has moved by so much.
 STALE = 0.05
+STALE_OF_SEVERAL = 0.1
 # How closely Newton's directions are computed, as squared errors: far from the maximum they are no more than a guess.
 ROUGHLY = 1e-4
 CLOSELY = 1e-6
@@ -93,14 +98,31 @@ class Posterior:
 
     def information(self, contexts: tuple[FloatArray, FloatArray], *, observed: bool = False) -> Information:
         """Return the Fisher (or the observed) information of the likelihood, at contexts, plus the prior precision."""
-        shapes = self.shapes
-        shared, cross = self.table.information(*contexts, shapes.lift, shapes.deviation, observed=observed)
-        number, width, _ = cross.shape
+        shapes, incidence, width = self.shapes, self.incidence, self.shapes.deviation.shape[1]
+        number, size = len(contexts[0]), shapes.lift.shape[1]
+        own = np.empty((number, width, width))
+
+        def take(some: slice, cross: FloatArray) -> None:
+            own[some] = (cross.reshape(-1, size) @ shapes.deviation).reshape(-1, width, width)
+            if couplings is not None:
+                incidence.add_totals(some, cross, couplings)
+
+        given = *contexts, shapes.lift, shapes.deviation
+        if isinstance(self.table, SparseTable) and incidence.fields > 1:
+            couplings: FloatArray | None = np.zeros((sum(incidence.sizes), width * size))
+            shared, _ = self.table.information(*given, observed=observed, take=take)
+            assert couplings is not None
+            by_field = [part.reshape(len(part), width, size) for part in incidence.by_field(couplings)]
+        else:
+            couplings = None
+            shared, cross = self.table.information(*given, observed=observed)
+            take(slice(None), cross)
+            by_field = incidence.totals(cross)
         return Information(
-            incidence=self.incidence,
+            incidence=incidence,
             shared=shared,
-            cross=cross,
-            own=(cross.reshape(number * width, -1) @ shapes.deviation).reshape(number, width, width),
+            own=own,
+            couplings=by_field,
             prior=self.shared_precision,
             precision=self.precisions,
         )
@@ -124,13 +146,24 @@ class Search:
         self.state = state
         self.decrement = np.inf
         self.near = False
+        """Whether the maximum is near: the observed information is positive definite there."""
+        self.learnable = False
+        """Whether what is left to be gained is too little to keep the strengths from being learnt."""
+        self.settled = False
+        """Whether the strengths stay as they are from now on."""
         self.stuck = False
+        self._several = posterior.incidence.fields > 1
+        self.flat = max(FLAT, FLAT_PER_VALUE * sum(posterior.incidence.sizes)) if self._several else FLAT
+        self._stale = STALE_OF_SEVERAL if self._several else STALE
+        self._shortest = SHORTEST if self._several else 1.0
+        self._length = 1.0
+        self._indefinite = False
         self._contexts = posterior.contexts(state)
         self.loss = posterior.table.loss(*self._contexts)
         self._information: Information | None = None
         self._arrow: Arrow | None = None
         self._system: NewtonSystem | None = None
-        self._joint: JointMatrix | None = None
+        self._matrix: FieldMatrix | None = None
         self._observed = False
         self._moved = np.inf
 
@@ -143,6 +176,7 @@ class Search:
                 self._arrow = Arrow(self._information)
             except np.linalg.LinAlgError:
                 if self._observed:
+                    self._indefinite = self._several
                     self._look(observed=False)
                 # The Fisher information is positive definite but for rounding, which very large weights bring.
                 self._arrow = Arrow(self._information, ridge=RIDGE)
@@ -158,6 +192,7 @@ class Search:
         """Go on under other priors: the likelihood's part of the curvature stays."""
         self.posterior = replace(self.posterior, strengths=strengths)
         self._arrow = self._system = None
+        self._indefinite = False
         if self._information is not None:
             prior, precision = self.posterior.shared_precision, self.posterior.precisions
             self._information = self._information.under(prior, precision)
@@ -170,24 +205,31 @@ class Search:
         self.decrement = gradient.dot(direction)
         changes = posterior.context_changes(direction)
         lifted, bent = (max(float(change.max()), -float(change.min())) for change in changes)
-        length = min(1.0, LONGEST / max(bent, 1e-300))
+        length = min(self._length, LONGEST / max(bent, 1e-300))
         value = self.loss + posterior.penalty(state)
         while length > 1e-6:
             moved = state.plus(-length, direction)
-            contexts = posterior.contexts(moved)
+            if self._several:  # with very many contexts faster than to gather the numbers of their values again
+                contexts = self._contexts[0] - length * changes[0], self._contexts[1] - length * changes[1]
+            else:
+                contexts = posterior.contexts(moved)
             loss = posterior.table.loss(*contexts)
             least = 1e-4 * length * self.decrement - 1e-12 * abs(value)
-            if loss + posterior.penalty(moved) <= value - least:
+            gained = value - loss - posterior.penalty(moved)
+            if gained >= least:
+                if self._several:
+                    self._length = _better_length(length, gained, self.decrement)
                 self.state, self.loss, self._contexts = moved, loss, contexts
                 self._moved += length * max(lifted, bent)
                 # Where a curve wants to be flat its log-slope falls for ever, and gains nothing worth speaking of.
-                self.near = self.decrement < FLAT or (length == 1.0 and max(lifted, bent) < NEAR)
+                self.near = self.decrement < FLAT or (length >= self._shortest and max(lifted, bent) < NEAR)
+                self.learnable = self.near or (length >= self._shortest and self.decrement < self.flat)
                 return self.decrement
             length *= 0.5
         # No step along this direction gains anything. The Fisher information may know a better one; if not, what is
         # left to gain is below the rounding of the sum over all rows.
         self.stuck = not self._observed
-        self.near = False
+        self.near = self.learnable = False
         self._moved = np.inf
         return self.decrement
 
@@ -198,10 +240,12 @@ class Search:
         positive definite, the Fisher information is the safe choice.
         """
         try:
-            if self._moved > STALE or self.near > self._observed:
-                self._look(observed=self.near)
+            observed = self.near and not self._indefinite
+            if self._moved > self._stale or observed > self._observed:
+                self._look(observed=observed)
             return self._solve(gradient)
         except np.linalg.LinAlgError:
+            self._indefinite = self._several  # where a step takes long it is not tried again under the same priors
             self._look(observed=False)
             return self._solve(gradient)
 
@@ -213,10 +257,20 @@ class Search:
     def _solve(self, gradient: State) -> State:
         if self._system is None:
             arrow = self.arrow  # which may change the curvature
-            self._system = NewtonSystem(self.information, arrow, self._joint)
-        solution = self._system.solve(gradient, CLOSELY if self.near else ROUGHLY)
-        self._joint = self._system.joint if self._system.iterations <= MOST_ITERATIONS else None
+            self._system = NewtonSystem(self.information, arrow, self._matrix)
+        solution = self._system.solve(gradient, CLOSELY if self.near and self.settled else ROUGHLY)
+        self._matrix = self._system.matrix if self._system.iterations <= MOST_ITERATIONS else None
         return solution
+
+
+def _better_length(length: float, gained: float, decrement: float) -> float:
+    """Return how long the next step should be, given what this one gained: along a parabola, 1 if it fits.
+
+    The Fisher information may take a curve to be less bent than it is; then full steps jump over the maximum for ever.
+    """
+    if gained > 0.25 * length * decrement:
+        return 1.0
+    return float(np.clip(0.5 * length * length * decrement / (length * decrement - gained), SHORTEST, 1.0))
 
 
 # MCNet's field-balance regulariser on top of the posterior.

@@ -108,6 +108,11 @@ def relearn(
     return replace(strengths, values=tuple(learnt), shared=float(np.clip(shared, SMALLEST, LARGEST_SHARED)))
 
 
+# How much longer the next step of a strength is that goes on in the same direction, at most how long, and how long
+# after a turn.
+BOLDER, BOLDEST, LESS_BOLD = 1.5, 8.0, 0.7
+
+
 class StrengthIteration:
     """Watches the fixed-point iteration of the strengths: has it settled, and where is it heading?"""
 
@@ -129,6 +134,33 @@ class StrengthIteration:
         self._last = None
         ratio = np.where((ratio > 0) & (ratio < 1), np.minimum(ratio, 0.8), 0.0)
         return after.scaled(np.exp(np.clip(change * ratio / (1.0 - ratio), -2.0, 2.0))).bounded()
+
+
+class BolderIteration(StrengthIteration):
+    """The same for the strengths of several fields, where one that fades may take very many small steps.
+
+    Every logarithm takes longer steps while its changes have the same sign, and shorter ones once that turns.
+    """
+
+    def __init__(self, tolerance: float) -> None:
+        super().__init__(tolerance)
+        self._boldness = np.ones(1)
+
+    def settles(self, before: Strengths, after: Strengths) -> bool:
+        """Tell whether no logarithm would take a step longer than the tolerance."""
+        change = after.logarithms() - before.logarithms()
+        if self._last is None:
+            self._last = change
+        else:
+            onwards = change * self._last > 0.0
+            self._boldness = np.where(onwards, np.minimum(BOLDER * self._boldness, BOLDEST), LESS_BOLD)
+            self._last = change
+        return bool(np.max(np.abs(self._boldness * change)) < self._tolerance)
+
+    def extrapolate(self, before: Strengths, after: Strengths) -> Strengths:
+        """Return the strengths after the step."""
+        change = after.logarithms() - before.logarithms()
+        return before.scaled(np.exp(np.clip(self._boldness * change, -2.0, 2.0))).bounded()
 
 
 @runtime_checkable

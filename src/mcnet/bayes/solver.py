@@ -57,6 +57,9 @@ def _inverted_by_elimination(matrices: FloatArray) -> FloatArray:
     return matrices
 
 
+# From this many contexts on, products are compiled for the number of numbers that a value has.
+FEWEST_FOR_KNOWN_WIDTH = 20_000
+
 # Solving the Newton system: a shared block, and many small blocks of field values attached to it.
 
 
@@ -64,88 +67,64 @@ def _inverted_by_elimination(matrices: FloatArray) -> FloatArray:
 class Information:
     """The curvature of the log-posterior, kept as the sums that products with it need.
 
-    `shared` `[S, S]`, `cross[c]` `[P, S]` and `own[c]` `[P, P]` are the likelihood's, the last two per context;
-    `prior` `[S, S]` is the prior's precision of the shared vector, `precision[field]` its diagonal for each value.
+    The likelihood's are `shared` `[S, S]`, `own[c]` `[P, P]` per context, and `couplings[field]` `[values, P, S]`: what
+    couples the numbers of a value with the shared vector, summed over its contexts. `prior` `[S, S]` is the prior's
+    precision of the shared vector, `precision[field]` its diagonal for each value.
     """
 
     incidence: Incidence
     shared: FloatArray
-    cross: FloatArray
     own: FloatArray
+    couplings: list[FloatArray]
     prior: FloatArray
     precision: list[FloatArray]
 
     def times(self, state: State) -> State:
         """Return the product of the whole matrix with a vector."""
-        shared = (self.shared + self.prior) @ state.shared
+        shared, size = (self.shared + self.prior) @ state.shared, len(state.shared)
         if len(self.own) > FEWEST_COMPILED_CONTEXTS and numba_installed():
-            places = self.incidence.places
-            summed = np.zeros((sum(self.incidence.sizes), self.own.shape[1]))
-            values = np.concatenate(state.values)
-            _product_kernel()(places, self.spans, self.cross, self.own, state.shared, values, shared, summed)
+            width = self.own.shape[1]
+            summed = np.zeros((sum(self.incidence.sizes), width))
+            kernel = _product_kernel(width if len(self.own) > FEWEST_FOR_KNOWN_WIDTH else 0)
+            kernel(self.incidence.places, self.own, np.concatenate(state.values), summed)
             totals = self.incidence.by_field(summed)
         else:
             moved = self.incidence.gather(state.values, self.own.shape[1])
-            shared += moved.reshape(-1) @ self.cross.reshape(-1, len(state.shared))
-            totals = self.incidence.totals(self.cross @ state.shared + np.einsum("cpq,cq->cp", self.own, moved))
-        pairs = zip(totals, state.values, self.precision, strict=True)
-        return State(shared, [total + numbers * precision for total, numbers, precision in pairs])
+            totals = self.incidence.totals(np.einsum("cpq,cq->cp", self.own, moved))
+        values = []
+        for total, coupling, numbers, precision in zip(
+            totals, self.couplings, state.values, self.precision, strict=True
+        ):
+            by_shared = coupling.reshape(-1, size)
+            shared += numbers.reshape(-1) @ by_shared
+            values.append(total + (by_shared @ state.shared).reshape(numbers.shape) + numbers * precision)
+        return State(shared, values)
 
     @cached_property
-    def value_sums(self) -> tuple[list[FloatArray], list[FloatArray]]:
-        """Return `own` and `cross` summed over the contexts of every value, for each field."""
-        return self.incidence.totals(self.own), self.incidence.totals(self.cross)
-
-    @cached_property
-    def spans(self) -> IntArray:
-        """Return between which columns of `cross`, the first one aside, every context has numbers other than 0.
-
-        A context of few rows reaches few panels, and loops leave out the others.
-        """
-        spans = np.empty((len(self.cross), 2), dtype=np.intp)
-        _span_kernel()(self.cross, spans)
-        return spans
+    def blocks(self) -> list[FloatArray]:
+        """Return `own` summed over the contexts of every value, for each field."""
+        return self.incidence.totals(self.own)
 
     def under(self, prior: FloatArray, precision: list[FloatArray]) -> Information:
         """Return the same likelihood under another prior."""
         changed = replace(self, prior=prior, precision=precision)
-        known = ("value_sums", "spans")  # they do not depend on the prior
-        vars(changed).update({name: vars(self)[name] for name in known if name in vars(self)})
+        if "blocks" in vars(self):  # they do not depend on the prior
+            vars(changed)["blocks"] = self.blocks
         return changed
 
 
 @cache
-def _span_kernel() -> Any:
-    """Return a loop that looks from both ends for the first column with a number other than 0."""
+def _product_kernel(known_width: int) -> Any:
+    """Return a loop for the products of every context's block with what its values have, summed by value.
 
-    def find(cross, spans):  # type: ignore[no-untyped-def]
-        contexts, width, size = cross.shape
-        for context in range(contexts):
-            first, beyond = size, 1
-            for number in range(width):
-                place = 1
-                while place < first and cross[context, number, place] == 0.0:
-                    place += 1
-                first = place
-                place = size - 1
-                while place >= beyond and cross[context, number, place] == 0.0:
-                    place -= 1
-                beyond = place + 1
-            spans[context, 0], spans[context, 1] = first, beyond
+    A width that is known takes half of the time, and is compiled anew: 0 is any width.
+    """
 
-    return compiled(find)
-
-
-@cache
-def _product_kernel() -> Any:
-    """Return a loop for the products of every context's blocks with a vector, which reads the blocks once."""
-
-    def products(places, spans, cross, own, shared, values, by_shared, summed):  # type: ignore[no-untyped-def]
-        contexts, width, _ = cross.shape
+    def products(places, own, values, summed):  # type: ignore[no-untyped-def]
         fields = places.shape[1]
+        width = known_width if known_width > 0 else own.shape[1]
         moved, felt = np.empty(width), np.empty(width)
-        for context in range(contexts):
-            first, beyond = spans[context]
+        for context in range(len(own)):
             for number in range(width):
                 moved[number] = 0.0
             for field in range(fields):
@@ -154,14 +133,9 @@ def _product_kernel() -> Any:
                     for number in range(width):
                         moved[number] += values[place, number]
             for number in range(width):
-                block = cross[context, number]
-                by, value = moved[number], block[0] * shared[0]
-                by_shared[0] += by * block[0]
-                for place in range(first, beyond):
-                    value += block[place] * shared[place]
-                    by_shared[place] += by * block[place]
-                for place in range(width):
-                    value += own[context, number, place] * moved[place]
+                value = 0.0
+                for other in range(width):
+                    value += own[context, number, other] * moved[other]
                 felt[number] = value
             for field in range(fields):
                 place = places[context, field]
@@ -172,65 +146,60 @@ def _product_kernel() -> Any:
     return compiled(products)
 
 
-def joint_information(information: Information, fields: int) -> tuple[FloatArray, tuple[int, ...]]:
-    """Return the curvature of the shared block and the first fields as one matrix, and where each field starts."""
-    incidence, width = information.incidence, information.own.shape[1]
-    size, sizes = len(information.shared), incidence.sizes[:fields]
+def joint_information(
+    information: Information, fields: int, numbers: int | None = None
+) -> tuple[FloatArray, tuple[int, ...]]:
+    """Return the curvature of the shared block and the first fields as one matrix, and where each field starts.
+
+    With `numbers` every value has the first of its numbers alone.
+    """
+    incidence, size = information.incidence, len(information.shared)
+    width, sizes = numbers or information.own.shape[1], incidence.sizes[:fields]
     starts = np.cumsum([size, *(width * values for values in sizes)])
     matrix = np.zeros((starts[-1], starts[-1]))
-    places = np.ascontiguousarray(incidence.places[:, :fields])
+    places, values = np.ascontiguousarray(incidence.places[:, :fields]), sum(sizes)
+    own = np.ascontiguousarray(information.own[:, :width, :width]).reshape(len(places), -1)
     if numba_installed():
-        values = sum(sizes)
         blocks = np.zeros((values, values, width * width))
-        own = information.own.reshape(-1, width * width)
-        _joint_kernel()(places, information.spans, own, information.cross, matrix, blocks)
-        of_values = matrix[size:, size:].reshape(values, width, values, width)
-        of_values += blocks.reshape(values, values, width, width).transpose(0, 2, 1, 3)
+        _joint_kernel()(places, own, blocks)
     else:
-        _add_contexts(places, information, matrix)
+        blocks = _summed_by_pairs(places.astype(np.int64), own, values)
+    of_values = matrix[size:, size:].reshape(values, width, values, width)
+    of_values += blocks.reshape(values, values, width, width).transpose(0, 2, 1, 3)
+    for start, end, coupling in zip(starts[:-1], starts[1:], information.couplings[:fields], strict=True):
+        matrix[start:end, :size] = coupling[:, :width].reshape(-1, size)
     matrix[:size, :size] = information.shared + information.prior
     diagonal = np.arange(size, len(matrix))
     precision = zip(information.precision[:fields], sizes, strict=True)
-    matrix[diagonal, diagonal] += np.concatenate([np.zeros(0), *(np.tile(part, number) for part, number in precision)])
-    above = np.triu_indices_from(matrix, 1)
-    matrix[above] = matrix.T[above]
-    return matrix, tuple(starts[:-1].tolist())
+    matrix[diagonal, diagonal] += np.concatenate(
+        [np.zeros(0), *(np.tile(part[:width], number) for part, number in precision)]
+    )
+    lower = np.tril(matrix)
+    return lower + np.tril(lower, -1).T, tuple(starts[:-1].tolist())
 
 
-def _add_contexts(places: IntArray, information: Information, matrix: FloatArray) -> None:
-    """Add what the contexts say about the values of all fields to the lower triangle of a matrix."""
-    width, size = information.cross.shape[1:]
-    values = (len(matrix) - size) // width
-    blocks = matrix[size:, size:].reshape(values, width, values, width)
+def _summed_by_pairs(places: IntArray, own: FloatArray, values: int) -> FloatArray:
+    """Sum the blocks of contexts by pairs of their values, the value of the later field first."""
+    summed = np.zeros((values * values, own.shape[1]))
     for one in range(places.shape[1]):
-        known = np.flatnonzero(places[:, one] >= 0)
-        rows = size + width * places[known, one, None] + np.arange(width)
-        np.add.at(matrix[:, :size], rows, information.cross[known])
         for two in range(one + 1):
-            both = known[places[known, two] >= 0]
+            both = np.flatnonzero((places[:, one] >= 0) & (places[:, two] >= 0))
             pair = places[both, one] * values + places[both, two]
-            member = scipy.sparse.csr_array((np.ones(len(both)), (pair, both)), shape=(values**2, len(places)))
-            summed = np.asarray(member @ information.own.reshape(len(places), -1))
-            blocks += summed.reshape(values, values, width, width).transpose(0, 2, 1, 3)
+            member = scipy.sparse.csr_array((np.ones(len(both)), (pair, both)), shape=(len(summed), len(places)))
+            summed += member @ own
+    return summed
 
 
 @cache
 def _joint_kernel() -> Any:
     """Return the same as one loop over the contexts."""
 
-    def add(places, spans, own, cross, matrix, blocks):  # type: ignore[no-untyped-def]
-        contexts, width, size = cross.shape
-        for context in range(contexts):
-            first, beyond = spans[context]
+    def add(places, own, blocks):  # type: ignore[no-untyped-def]
+        for context in range(len(places)):
             for one in range(places.shape[1]):
                 value = places[context, one]
                 if value < 0:
                     continue
-                row = size + width * value
-                for number in range(width):
-                    matrix[row + number, 0] += cross[context, number, 0]
-                    for place in range(first, beyond):
-                        matrix[row + number, place] += cross[context, number, place]
                 for two in range(one + 1):
                     other = places[context, two]
                     if other >= 0:
@@ -255,13 +224,7 @@ class Arrow:
         self.inverse: list[FloatArray] = []
         self.coupling: list[FloatArray] = []
         schur = information.shared + information.prior
-        diagonal = np.arange(information.own.shape[1])
-        for field, (own, cross) in enumerate(zip(*information.value_sums, strict=True)):
-            blocks = own.copy()
-            blocks[:, diagonal, diagonal] += information.precision[field]
-            if ridge > 0.0:
-                blocks[:, diagonal, diagonal] += ridge * blocks[:, diagonal, diagonal].max(axis=1, keepdims=True)
-            inverse = inverses(blocks)
+        for inverse, cross in zip(_block_inverses(information, ridge), information.couplings, strict=True):
             pulled = inverse @ cross
             if share != 1.0:
                 pulled *= share
@@ -332,17 +295,15 @@ def _factor(matrix: FloatArray, *, strict: bool) -> tuple[FloatArray, bool]:
 # Solving the Newton system of several fields: conjugate gradients on as little as possible, well conditioned.
 #
 # With one field the curvature is an arrow and solved at once. With several, values of different fields are coupled by
-# the contexts that have both, and the system is solved by conjugate gradients, in two ways made short:
-#
-# * A field whose values are one context each (the combinations of two fields) is eliminated exactly, context by
-# context.   What is left couples the other fields far less. * Where contexts are many and values few (twenty fields
-# with two values each), the curvature is made one matrix and   factored. That matrix serves for several Newton steps:
-# what has changed since takes a few iterations.
+# the contexts that have both, and the system is solved by conjugate gradients, made short in two ways. A field whose
+# values are one context each (the combinations of two fields) is eliminated exactly, context by context. What is left
+# is conditioned by one matrix of all fields (`FieldMatrix`). That matrix serves for several Newton steps: what has
+# changed since takes a few iterations.
 
-# A joint matrix of more parameters takes longer to factor than the iterations it saves.
-LARGEST_JOINT_MATRIX = 1_500
-# It is worth its cost where there are so many contexts per parameter.
-CONTEXTS_PER_PARAMETER = 4
+# A larger matrix of all fields takes longer than the iterations it saves …
+LARGEST_FIELD_MATRIX = 1_200
+# … and so does one of which the cube is larger than so many times the numbers that a product reads.
+WORTHWHILE_CUBE = 300
 
 
 class Preconditioner(Protocol):
@@ -352,41 +313,83 @@ class Preconditioner(Protocol):
         """Return the solution for one right-hand side."""
 
 
-class JointMatrix:
-    """The curvature of a problem with few values as one matrix."""
+class FieldMatrix:
+    """Solve about the same system: the shared vector and all fields by one matrix, and every value by itself.
 
-    def __init__(self, information: Information) -> None:
+    What all pairs (v, ·) of two fields have in common, the value v of the first has too, and so have the pairs of v
+    with a third field: rows see the sum of these copies, and only their priors tell them apart. Copy k of v has the
+    prior variance τ_k, the variance of one pair over the number of pairs. With the residual g_k of each copy, T = Σ τ_k
+    and ḡ = Σ τ_k g_k / T, the sum s of the copies solves the system of the fields alone under the prior variance T,
+    with ḡ on the right; copy k is τ_k (g_k − ḡ + s / T). To this is added what each value's own block says. With no
+    pairs and all numbers in the matrix it is the curvature itself.
+    """
+
+    def __init__(self, information: Information, numbers: int) -> None:
+        incidence = information.incidence
+        self.numbers = numbers
+        self._fields = incidence.fields - len(incidence.pairs)
+        self._is_whole = not incidence.pairs and numbers == information.own.shape[1]
         no_prior = information.under(0.0 * information.prior, [0.0 * part for part in information.precision])
-        self._likelihood, self._starts = joint_information(no_prior, information.incidence.fields)
-        self._under: tuple[FloatArray, bool] | None = None
+        self._likelihood, _ = joint_information(no_prior, self._fields, numbers)
 
     @staticmethod
-    def is_worth_it(information: Information) -> bool:
-        """Tell whether there are few parameters, and many contexts for each."""
-        parameters = len(information.shared) + int(information.own.shape[1]) * sum(information.incidence.sizes)
-        return parameters <= LARGEST_JOINT_MATRIX and CONTEXTS_PER_PARAMETER * parameters < len(information.own)
+    def worthwhile(information: Information) -> int:
+        """Return how many numbers of each value are worth being in the matrix: offsets first, then slopes, bends."""
+        incidence, width = information.incidence, int(information.own.shape[1])
+        work = len(information.own) * incidence.fields * width
+        largest = min(LARGEST_FIELD_MATRIX, int(np.cbrt(WORTHWHILE_CUBE * work)))
+        values = sum(incidence.sizes[: incidence.fields - len(incidence.pairs)])
+        return int(np.clip((largest - len(information.shared)) // max(values, 1), 0, width))
 
-    def under(self, information: Information) -> JointMatrix:
-        """Return the same likelihood under the priors of a curvature; LinAlgError if that is not positive definite."""
+    def under(self, information: Information, inverse: list[FloatArray] | None) -> FieldMatrix:
+        """Return the same likelihood under the priors of a curvature; LinAlgError if that is not positive definite.
+
+        `inverse` are the inverses of the values' own blocks, where they are known.
+        """
+        incidence, size = information.incidence, len(information.prior)
+        copies, precision = incidence.copies, np.stack(information.precision)[:, : self.numbers]
+        with np.errstate(divide="ignore"):
+            self._variance = np.where(copies.pairs[:, None] > 0, 1.0 / copies.pairs[:, None], 0.0)
+        self._variance = self._variance / precision[copies.field]
+        self._total = copies.of_value @ self._variance
         matrix = self._likelihood.copy()
-        size = len(information.prior)
         matrix[:size, :size] += information.prior
-        numbers = zip(information.precision, information.incidence.sizes, strict=True)
         diagonal = np.arange(size, len(matrix))
-        matrix[diagonal, diagonal] += np.concatenate([np.tile(part, values) for part, values in numbers])
-        self._under = scipy.linalg.cho_factor(matrix)
+        matrix[diagonal, diagonal] += 1.0 / self._total.reshape(-1)
+        self._factor = scipy.linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
+        self._copies, self._split = copies, incidence.by_field
+        self._inverse: FloatArray | None = None
+        if not self._is_whole:
+            self._inverse = np.concatenate(_block_inverses(information) if inverse is None else inverse)
         return self
 
     def solve(self, state: State) -> State:
         """Return the solution for one right-hand side."""
-        assert self._under is not None, "under which priors?"
-        solved = scipy.linalg.cho_solve(
-            self._under, np.concatenate([state.shared, *(part.reshape(-1) for part in state.values)])
-        )
-        ends = np.append(self._starts[1:], len(solved)) if state.values else np.empty(0, dtype=np.int64)
-        parts = zip(state.values, self._starts, ends, strict=True)
-        values = [solved[first:last].reshape(part.shape) for part, first, last in parts]
-        return State(solved[: len(state.shared)], values)
+        numbers, copies, size = np.concatenate(state.values), self._copies, len(state.shared)
+        own = copies.sums @ np.ascontiguousarray(numbers[:, : self.numbers])
+        mean = copies.of_value @ (self._variance * own) / self._total
+        right = np.concatenate([state.shared, mean.reshape(-1)])
+        solved = scipy.linalg.cho_solve(self._factor, right, overwrite_b=True, check_finite=False)
+        felt = mean - solved[size:].reshape(mean.shape) / self._total
+        moved = copies.sums.T @ (self._variance * (own - felt[copies.value]))
+        if self._inverse is None:
+            return State(solved[:size], self._split(moved))
+        values = np.matmul(self._inverse, numbers[:, :, None])[:, :, 0]
+        values[:, : self.numbers] += moved
+        return State(solved[:size], self._split(values))
+
+
+def _block_inverses(information: Information, ridge: float = 0.0) -> list[FloatArray]:
+    """Return the inverses of the blocks of every field's values, under the prior."""
+    diagonal = np.arange(information.own.shape[1])
+    inverse = []
+    for own, precision in zip(information.blocks, information.precision, strict=True):
+        blocks = own.copy()
+        blocks[:, diagonal, diagonal] += precision
+        if ridge > 0.0:
+            blocks[:, diagonal, diagonal] += ridge * blocks[:, diagonal, diagonal].max(axis=1, keepdims=True)
+        inverse.append(inverses(blocks))
+    return inverse
 
 
 @dataclass
@@ -395,7 +398,7 @@ class NewtonSystem:
 
     information: Information
     arrow: Arrow
-    joint: JointMatrix | None = None
+    matrix: FieldMatrix | None = None
     """The matrix of an earlier system; the curvature has changed since, but not by much."""
     iterations: int = 0
     """What the last solution took."""
@@ -414,20 +417,22 @@ class NewtonSystem:
             return self._iterate(self.information, self.arrow, right, tolerance)
         return self._solve_without(self._field, right, tolerance)
 
-    def _iterate(self, information: Information, otherwise: Arrow | None, right: State, tolerance: float) -> State:
+    def _iterate(self, information: Information, arrow: Arrow | None, right: State, tolerance: float) -> State:
         if self._condition is None:
-            self._condition = self._preconditioner(information, otherwise)
+            self._condition = self._preconditioner(information, arrow)
         solution, self.iterations = conjugate_gradients(information, self._condition, right, tolerance)
         return solution
 
-    def _preconditioner(self, information: Information, otherwise: Arrow | None) -> Preconditioner:
-        if JointMatrix.is_worth_it(information):
+    def _preconditioner(self, information: Information, arrow: Arrow | None) -> Preconditioner:
+        numbers = self.matrix.numbers if self.matrix is not None else FieldMatrix.worthwhile(information)
+        if numbers > 0:
+            inverse = None if arrow is None else arrow.inverse
             try:
-                self.joint = (self.joint or JointMatrix(information)).under(information)
-                return self.joint
+                self.matrix = (self.matrix or FieldMatrix(information, numbers)).under(information, inverse)
+                return self.matrix
             except np.linalg.LinAlgError:
-                self.joint = None
-        return otherwise or Arrow(information)
+                self.matrix = None
+        return arrow or Arrow(information)
 
     def _solve_without(self, field: int, right: State, tolerance: float) -> State:
         """Eliminate a field whose values are one context each, solve for the others, and substitute back.
@@ -438,7 +443,7 @@ class NewtonSystem:
         information = self.information
         code = information.incidence.codes[:, field]
         context = np.flatnonzero(code >= 0)[np.argsort(code[code >= 0])]  # of each value
-        inverse, own, cross = self.arrow.inverse[field], information.own[context], information.cross[context]
+        inverse, own, cross = self.arrow.inverse[field], information.own[context], information.couplings[field]
         if self._reduced is None:
             self._reduced = _without_field(information, self.arrow, field, context)
         known = np.einsum("vpq,vq->vp", inverse, right.values[field])
@@ -460,16 +465,18 @@ class NewtonSystem:
 def _without_field(information: Information, arrow: Arrow, field: int, context: IntArray) -> Information:
     """Return what is left of the curvature without a field whose values are the contexts given."""
     precision, pulled = information.precision[field], arrow.pulled(field)
-    left_cross, left_own = information.cross.copy(), information.own.copy()
-    left_own[context] = np.diag(precision) - precision[:, None] * arrow.inverse[field] * precision
-    left_cross[context] = precision[:, None] * pulled
-    size = len(information.shared)
+    coupling, own = information.couplings[field], information.own.copy()
+    lost = np.zeros((len(own), *coupling.shape[1:]))
+    lost[context] = coupling - precision[:, None] * pulled
+    own[context] = np.diag(precision) - precision[:, None] * arrow.inverse[field] * precision
+    size, incidence = len(information.shared), information.incidence.without(field)
+    others = [part for f, part in enumerate(information.couplings) if f != field]
     return replace(
         information,
-        incidence=information.incidence.without(field),
-        shared=information.shared - information.cross[context].reshape(-1, size).T @ pulled.reshape(-1, size),
-        cross=left_cross,
-        own=left_own,
+        incidence=incidence,
+        shared=information.shared - coupling.reshape(-1, size).T @ pulled.reshape(-1, size),
+        own=own,
+        couplings=[part - total for part, total in zip(others, incidence.totals(lost), strict=True)],
         precision=[part for f, part in enumerate(information.precision) if f != field],
     )
 

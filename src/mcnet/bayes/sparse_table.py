@@ -7,6 +7,7 @@ products in `likelihood`. They are compiled with numba, and used only where it i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -17,6 +18,9 @@ from mcnet._shared.arrays import FloatArray, IntArray, sums_by
 from mcnet._shared.loops import compiled
 from mcnet.bayes.likelihood import log_slopes_beyond, merged_cells
 from mcnet.bayes.structure import Panels
+
+CONTEXTS_AT_A_TIME = 2_048
+"""Contexts whose products are made before they are summed: what is kept of them stays in the cache."""
 
 
 @dataclass(frozen=True)
@@ -67,24 +71,41 @@ class SparseTable:
         return by_offset, by_slope
 
     def information(
-        self, offset: FloatArray, log_slopes: FloatArray, lift: FloatArray, along: FloatArray, *, observed: bool = False
+        self,
+        offset: FloatArray,
+        log_slopes: FloatArray,
+        lift: FloatArray,
+        along: FloatArray,
+        *,
+        observed: bool = False,
+        take: Callable[[slice, FloatArray], None] | None = None,
     ) -> tuple[FloatArray, FloatArray]:
-        """Fisher (or observed) information: its sum, and its products with `along`, as `Table.information` gives it."""
+        """Fisher (or observed) information: its sum, and its products with `along`, as `Table.information` gives it.
+
+        Products of very many contexts would be a lot of memory: `take` is given those of a few contexts at a time,
+        in place of the result.
+        """
         contexts, panels = log_slopes.shape
         moves = lift @ along
         total = np.zeros((panels + 1, panels + 1))
         # With its own level for every panel, the lift only shares out the two endless panels.
         steps = np.array_equal(lift[2:-1, 1:], np.eye(panels - 2))
         average = lift[1, 1:].copy() if steps else np.zeros(0)
-        products = np.empty((contexts, along.shape[1], panels - 1 if steps else panels + 1))
+        size = contexts if take is None else CONTEXTS_AT_A_TIME
+        products = np.empty((min(size, contexts), along.shape[1], panels - 1 if steps else panels + 1))
         beyond = log_slopes_beyond(self.panels, log_slopes)
-        stiff = np.zeros((0, 0)) if beyond is None else self._stiffness[:, None] * (beyond != 0.0)
         bends = np.ascontiguousarray(moves[1:])
-        _kernels()["information"](
-            *self._given, offset, log_slopes, moves[0].copy(), bends, stiff, observed, average, total, products
-        )
+        for first in range(0, contexts, max(size, 1)):
+            some = slice(first, min(first + size, contexts))
+            stiff = np.zeros((0, 0)) if beyond is None else self._stiffness[some, None] * (beyond[some] != 0.0)
+            given = self.start[first : some.stop + 1], *self._given[1:], offset[some], log_slopes[some]
+            made = products[: some.stop - first]
+            _kernels()["information"](*given, moves[0].copy(), bends, stiff, observed, average, total, made)
+            if take is not None:
+                lifted = made if steps else (made.reshape(-1, panels + 1) @ lift).reshape(*made.shape[:2], -1)
+                take(some, lifted)
         total += np.triu(total, 1).T
-        if not steps:
+        if not steps and take is None:
             products = (products.reshape(-1, panels + 1) @ lift).reshape(contexts, along.shape[1], lift.shape[1])
         return lift.T @ total @ lift, products
 

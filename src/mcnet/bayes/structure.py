@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import combinations, pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
 from mcnet._shared.loops import compiled, numba_installed
@@ -269,13 +270,36 @@ class State:
 FEWEST_COMPILED_CONTEXTS = 2_000
 
 
-class Incidence:
-    """Which contexts have which value of each field: `codes[context, field]`, negative for no known value."""
+class Copies(NamedTuple):
+    """What field values and all pairs with them have in common, one after the other: its copies.
 
-    def __init__(self, codes: IntArray, sizes: list[int]) -> None:
+    A value of a field is the first copy of itself; every pair of that field with another is one more, the sum over the
+    pairs with that value.
+    """
+
+    sums: scipy.sparse.csr_array
+    """`[copies, values of all fields and pairs]`: 1 where the copy includes the value or pair."""
+    field: IntArray
+    """Which field, or pair of fields, each copy belongs to."""
+    value: IntArray
+    """Of which value it is a copy, in one list of all fields' values."""
+    of_value: scipy.sparse.csr_array
+    """`[values, copies]`: 1 for the copies of each value."""
+    pairs: FloatArray
+    """How many values or pairs a copy includes."""
+
+
+class Incidence:
+    """Which contexts have which value of each field: `codes[context, field]`, negative for no known value.
+
+    The last fields are the `pairs` of others.
+    """
+
+    def __init__(self, codes: IntArray, sizes: list[int], pairs: Sequence[tuple[int, int]] = ()) -> None:
         self.codes = codes
         self.sizes = sizes
         self.fields = len(sizes)
+        self.pairs = tuple(pairs)
 
     def total(self, field: int, numbers: FloatArray) -> FloatArray:
         """Sum `numbers[context, ...]` over the contexts of every value of a field."""
@@ -292,6 +316,10 @@ class Incidence:
         summed = np.zeros((self._starts[-1], flat.shape[1]))
         _kernels()["totals"](self.places, flat, summed)
         return [part.reshape(len(part), *numbers.shape[1:]) for part in self.by_field(summed)]
+
+    def add_totals(self, contexts: slice, numbers: FloatArray, summed: FloatArray) -> None:
+        """Add `numbers[context, ...]` of some contexts to the sums of all values of all fields, in one list."""
+        _kernels()["totals"](self.places[contexts], numbers.reshape(len(numbers), -1), summed)
 
     def gather(self, values: list[FloatArray], width: int) -> FloatArray:
         """Sum over fields of what each context's value has: `[contexts, width]`."""
@@ -317,7 +345,33 @@ class Incidence:
 
     def without(self, field: int) -> Incidence:
         """Return the same contexts without one of the fields."""
-        return Incidence(np.delete(self.codes, field, axis=1), [*self.sizes[:field], *self.sizes[field + 1 :]])
+        sizes, first = [*self.sizes[:field], *self.sizes[field + 1 :]], self.fields - len(self.pairs)
+        pairs = [pair for place, pair in enumerate(self.pairs, first) if place != field] if field >= first else ()
+        return Incidence(np.delete(self.codes, field, axis=1), sizes, pairs)
+
+    @cached_property
+    def copies(self) -> Copies:
+        """What the values of fields have in common with the pairs of fields."""
+        fields, starts = self.fields - len(self.pairs), self._starts
+        number = int(starts[fields])
+        parts = [(field, field, np.arange(self.sizes[field]), np.arange(self.sizes[field])) for field in range(fields)]
+        for pair, of in enumerate(self.pairs, fields):
+            known = self.codes[:, pair] >= 0
+            for field in of:
+                parent = np.full(self.sizes[pair], -1)
+                parent[self.codes[known, pair]] = self.codes[known, field]
+                values = np.flatnonzero(parent >= 0)
+                parts.append((pair, field, parent[values], values))
+        first = np.cumsum([0, *(self.sizes[field] for _, field, _, _ in parts)])
+        rows = np.concatenate([start + parent for start, (_, _, parent, _) in zip(first, parts, strict=False)])
+        columns = np.concatenate([starts[owner] + values for owner, _, _, values in parts])
+        shape = (int(first[-1]), int(starts[-1]))
+        sums = scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+        owners = np.concatenate([np.full(self.sizes[of], owner) for owner, of, _, _ in parts])
+        value = np.concatenate([starts[of] + np.arange(self.sizes[of]) for _, of, _, _ in parts])
+        entries = (np.ones(len(value)), (value, np.arange(len(value))))
+        of_value = scipy.sparse.csr_array(entries, shape=(number, len(value)))
+        return Copies(sums, owners, value, of_value, np.bincount(rows, minlength=shape[0]).astype(np.float64))
 
     @cached_property
     def _is_identity(self) -> list[bool]:
@@ -338,9 +392,9 @@ class Incidence:
         return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
 
     @cached_property
-    def places(self) -> IntArray:
+    def places(self) -> NDArray[np.int32]:
         """The place of each context's values in one list of all fields' values: `[contexts, fields]`."""
-        return np.ascontiguousarray(np.where(self.codes >= 0, self.codes + self._starts[:-1], -1))
+        return np.ascontiguousarray(np.where(self.codes >= 0, self.codes + self._starts[:-1], -1), dtype=np.int32)
 
     @cached_property
     def _columns(self) -> list[scipy.sparse.csr_array]:
