@@ -40,6 +40,7 @@ PARTS = {
     "growth": ("how time and memory grow", True),
     "hot_loops": ("evaluating and sketching against a copy and a count", True),
     "export_c": ("the C header", True),
+    "several_fields": ("models of one, two and four fields: sizes of exports, predict, C", True),
     "instructions": ("instructions a score in C", True),
     "engines": ("sketching in Spark against its own group-by (needs Java)", False),
     "engines_partitions": ("sketching in Spark by the number of partitions (needs Java)", False),

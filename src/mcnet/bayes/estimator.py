@@ -10,7 +10,7 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, logit, sigmoid
 from mcnet._shared.messages import warn
 from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
-from mcnet.bayes.isotonic_mixture import earned_share, mixed_with_isotonic
+from mcnet.bayes.isotonic_mixture import earned_share, may_earn, mixed_with_isotonic
 from mcnet.bayes.misfit import Misfit
 from mcnet.bayes.posterior import BayesFit, FitUncertainty
 from mcnet.bayes.prior import Prior
@@ -21,9 +21,10 @@ from mcnet.calibrators.parameters import balanced_field_use, check_bins, check_p
 from mcnet.calibrators.period_effects import PeriodBlocks
 from mcnet.calibrators.training_state import EarlierFit, TrainingState, load_with_state, predict_exactly, save_state
 from mcnet.curves.compile import family_curves
+from mcnet.curves.curves import Curves
 from mcnet.curves.family import believable
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.rows.contexts import MOST_COMPILED_COMBINATIONS, Contexts
+from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
 LARGE_MEAN_WEIGHT = 10.0
@@ -254,17 +255,22 @@ class BayesMCNet(Calibrator):
         seen = tempered if self.field_aware else tempered.pooled()
         misfit = Misfit.of(self.posterior_, seen)
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
-        contexts = (
-            served_contexts(sketch.contexts, kept, MOST_COMPILED_COMBINATIONS) if self.field_aware else Contexts.none()
-        )
+        several = self.field_aware and len(kept) > 1
+        contexts = served_contexts(sketch.contexts, kept) if self.field_aware else Contexts.none()
+        # Rows held back at random prove nothing where the rows of a period go together.
+        auto = self.isotonic_share == "auto"
+        may_mix = rows is None and may_earn(served) if auto else self.isotonic_share != 0.0
+        if several and not may_mix:
+            contexts = contexts.subset(np.arange(0, dtype=np.int32))  # the sum over their values serves all of them
         curves, self.compiled_error_ = family_curves(family, contexts.table)
-        if self.isotonic_share != "auto":
-            self.isotonic_share_ = float(self.isotonic_share)
-        else:
-            # Rows held back at random prove nothing where the rows of a period go together.
-            self.isotonic_share_ = 0.0 if rows is not None else earned_share(served, curves, contexts)
+        self.isotonic_share_ = 0.0 if auto else float(self.isotonic_share)
+        if auto and may_mix:
+            self.isotonic_share_ = earned_share(served, curves, contexts)
         if self.isotonic_share_ > 0.0:
             curves = mixed_with_isotonic(served, curves, contexts, self.isotonic_share_)
+        elif several and len(contexts):
+            contexts = contexts.subset(np.arange(0, dtype=np.int32))
+            curves = Curves.of(curves.pairs()[:1])
         return Fitted(
             curves,
             contexts,
@@ -274,6 +280,7 @@ class BayesMCNet(Calibrator):
             # The level of the time to come differs from the fitted one by the same variance again.
             uncertainty=FitUncertainty(self.posterior_, family, coming, misfit.variance),
             history={"pooled_values": self.pooled_values_} if self.field_aware and self.pooled_values_ else {},
+            evaluation="sum" if several else "curves",
         )
 
     def _evidence(self, rows: PeriodBlocks, sketch: Sketch) -> PeriodEvidence:

@@ -72,16 +72,15 @@ def without_rare(table: NDArray[np.int32], kept: tuple[int, ...]) -> tuple[IntAr
     return distinct, which.astype(np.int32)
 
 
-def served_contexts(contexts: Contexts, kept: tuple[int, ...], limit: int) -> Contexts:
-    """Return the contexts that get a compiled curve: every combination within the limit, or those without rare values.
+def served_contexts(contexts: Contexts, kept: tuple[int, ...]) -> Contexts:
+    """Return the contexts that may get a curve of their own: those without rare values.
 
     Rare values stay known to the model, so that their rows do not count as unseen.
     """
-    completed = contexts.completed(limit)
-    if tuple(len(known) for known in contexts.values) == kept or (len(kept) > 1 and completed.complete):
-        return completed
-    common = (completed.table < np.array(kept, dtype=np.int32)).all(axis=1)
-    return completed.subset(np.flatnonzero(common).astype(np.int32))
+    if tuple(len(known) for known in contexts.values) == kept:
+        return contexts
+    common = (contexts.table < np.array(kept, dtype=np.int32)).all(axis=1)
+    return contexts.subset(np.flatnonzero(common).astype(np.int32))
 
 
 def _by_context(sketch: Sketch) -> tuple[FloatArray, FloatArray]:

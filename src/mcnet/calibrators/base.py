@@ -25,7 +25,7 @@ from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
 from mcnet.errors import Advice, InputError, NotFittedError, NotSupportedError
 from mcnet.model.bands import Uncertainty
-from mcnet.model.model import CalibrationModel
+from mcnet.model.model import CalibrationModel, Evaluation
 from mcnet.rows.columns import check_lengths, labels_column, weights_column
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution
@@ -49,6 +49,7 @@ class Fitted:
     """Fields that only weighed in the balance term."""
     history: dict[str, Any] = field(default_factory=dict)
     """What the method adds to the history of the model."""
+    evaluation: Evaluation = "curves"
 
 
 def constant_rate(sketch: Sketch) -> float:
@@ -291,6 +292,7 @@ class Calibrator(Estimator):
             isotonic_share=fitted.isotonic_share,
             uncertainty=fitted.uncertainty,
             provenance=fit_history(sketch) | fitted.history,
+            evaluation=fitted.evaluation,
         )
         return self
 

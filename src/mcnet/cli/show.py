@@ -40,7 +40,7 @@ def show(
             "monotone": loaded.monotone,
             "parameters": loaded.parameters,
             "fields": {name: len(v) for name, v in zip(loaded.fields, loaded.contexts.values, strict=True)},
-            "contexts": len(loaded.contexts) if loaded.fields else 0,
+            "contexts": loaded.context_count,
             "knots": len(loaded.curves.probabilities),
             "provenance": loaded.provenance,
         },
@@ -72,18 +72,24 @@ def _pictures(model: "CalibrationModel", contexts: int) -> list[Any]:
 
     from mcnet._shared.arrays import logit, sigmoid
     from mcnet.curves.evaluate import Evaluator
+    from mcnet.model.drawing import largest_lines
     from mcnet.plots.style import terminal_plot
 
     ends = np.array([model.provenance.get("lowest_score", 0.001), model.provenance.get("highest_score", 0.999)])
     low, high = logit(np.clip(ends, 1e-6, 1.0 - 1e-6))
     places = sigmoid(np.linspace(low, high, _PLACES))
     evaluate = Evaluator(model.curves)
-    shown = [0, *(1 + place for place in _largest_first(model, contexts))]
-    names = ["any other" if model.fields else "all", *(model.contexts.labels() if model.fields else [])]
-    names = [shown_value(name) for name in names]
-    lines = [(names[curve], *(figure(p) for p in evaluate(places, np.full(_PLACES, curve)))) for curve in shown]
+    if model.sums_up:
+        drawn = largest_lines(model, contexts, points=_PLACES)
+        names = ["any other", *(shown_value(line.label) for line in drawn[1:])]
+        lines = [(name, *(figure(p) for p in line.probability)) for name, line in zip(names, drawn, strict=True)]
+    else:
+        shown = [0, *(1 + place for place in _largest_first(model, contexts))]
+        names = ["any other" if model.fields else "all", *(model.contexts.labels() if model.fields else [])]
+        names = [shown_value(name) for name in names]
+        lines = [(names[curve], *(figure(p) for p in evaluate(places, np.full(_PLACES, curve)))) for curve in shown]
     result: list[Any] = [table(("score", *(figure(place) for place in places)), lines)]
-    rest = len(model.curves) - len(shown)
+    rest = 1 + model.context_count - len(lines)
     if rest:
         result.append(f"… and {rest:,} more contexts (--contexts N)")
     fine = sigmoid(np.linspace(low, high, 400))

@@ -17,6 +17,7 @@ from mcnet.export.pieces import (
     LOWEST_SCORE,
     ContextMap,
     Exported,
+    Parts,
     Pieces,
     checked_score_type,
     free_name,
@@ -92,6 +93,8 @@ ML_OPSET = 3
 """The version of the ai.onnx.ml operators, of which the graph uses LabelEncoder alone."""
 
 _IR_VERSION = 8
+_BEYOND_LOGITS = 1e9
+"""Where the first and the last panel end: beyond every logit."""
 _LOWEST_INT64 = -(2**63)
 
 FieldType = Literal["string", "int64"]
@@ -137,7 +140,7 @@ def export_onnx(
         score = graph.add("Cast", score, to=TensorProto.DOUBLE)
     if takes == "logit":
         score = graph.add("Sigmoid", score)
-    exported = Exported.of(model)
+    exported = Exported.in_parts(model)
     known = ContextMap.of(exported.contexts)
     if "" in known.names:
         raise InputError("a field has the empty name, which no input of an ONNX graph can have; refit with a name")
@@ -150,9 +153,18 @@ def export_onnx(
         else:
             keys.append(_number_keys(name, digits, missing_number))
             columns.append(graph.input(name, TensorProto.INT64, what + str(missing_number)))
-    curve = _curve(graph, known, columns, keys)
     pieces = Pieces.of(exported.curves)
-    _evaluate(graph, pieces, score, curve)
+    if exported.parts is None:
+        result = _evaluate(graph, pieces, score, _curve(graph, known, columns, keys))
+    else:
+        result = _summed_up(graph, exported.parts, score, known, columns, keys)
+        if known.curves:
+            curve = _curve(graph, known, columns, keys)
+            assert curve is not None
+            own = graph.add("Greater", curve, graph.table(np.int64(0)))
+            result = graph.add("Where", own, _evaluate(graph, pieces, score, curve), result)
+    # Without this, a NaN would be clipped to an honest-looking score.
+    graph.add("Where", graph.add("IsNaN", score), score, result, output="calibrated")
     document = helper.make_model(
         graph.finished("calibrated"),
         opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)],
@@ -243,7 +255,7 @@ def _encode(graph: "Graph", column: str, table: Mapping[Any, int], default: int)
     return graph.add("LabelEncoder", column, domain="ai.onnx.ml", **attributes)
 
 
-def _evaluate(graph: "Graph", pieces: Pieces, score: str, curve: str | None) -> None:
+def _evaluate(graph: "Graph", pieces: Pieces, score: str, curve: str | None) -> str:
     """Add the search for each row's piece and the line through it.
 
     The search halves its step from the largest grid's size downwards, for all rows at once: its cost grows with the
@@ -270,9 +282,59 @@ def _evaluate(graph: "Graph", pieces: Pieces, score: str, curve: str | None) -> 
     run = graph.add("Sub", x, graph.add("Gather", starts, at))
     rise = graph.add("Mul", graph.add("Gather", graph.table(pieces.slopes), piece), run)
     line = graph.add("Add", rise, graph.add("Gather", graph.table(pieces.values), piece))
-    result = graph.add("Min", line, graph.add("Gather", graph.table(pieces.ceilings), piece))
-    # Without this, a NaN would be clipped to an honest-looking score.
-    graph.add("Where", graph.add("IsNaN", score), score, result, output="calibrated")
+    return graph.add("Min", line, graph.add("Gather", graph.table(pieces.ceilings), piece))
+
+
+def _summed_up(
+    graph: "Graph", parts: Parts, score: str, known: ContextMap, columns: list[str], keys: list[dict[str | int, int]]
+) -> str:
+    """Add the sum of rising terms: the numbers of each row's values and pairs, its slopes, and the way along them."""
+    digits = [_encode(graph, column, table, 0) for column, table in zip(columns, keys, strict=True)]
+    rows = []
+    for field, numbers in zip(parts.fields, parts.numbers[: len(parts.fields)], strict=True):
+        index, size = digits[field], len(numbers)
+        if size < len(known.digits[field]):  # a rare value has no numbers, as an unseen one
+            index = graph.add(
+                "Gather",
+                graph.table(
+                    np.where(
+                        np.arange(len(known.digits[field]) + 1) <= size, np.arange(len(known.digits[field]) + 1), 0
+                    )
+                ),
+                index,
+            )
+        rows.append((index, numbers))
+    for pair, numbers in zip(parts.pairs, parts.numbers[len(parts.fields) :], strict=True):
+        size = len(known.digits[pair.second]) + 1
+        firsts = np.repeat(np.arange(1, len(pair.begin)), np.diff(pair.begin))
+        pair_keys = (firsts * size + pair.seconds + 1).tolist()
+        both = graph.add("Mul", digits[pair.first], graph.table(np.int64(size)))
+        both = graph.add("Add", both, digits[pair.second])
+        rows.append((_encode(graph, both, dict(zip(pair_keys, range(1, len(numbers) + 1), strict=True)), 0), numbers))
+    moved = ""
+    for index, numbers in rows:
+        # The first row is that of values and pairs that are not known.
+        table = graph.table(np.concatenate([np.zeros((1, parts.width)), numbers]))
+        term = graph.add("Gather", table, index)
+        moved = graph.add("Add", moved, term) if moved else term
+    sums = graph.add("MatMul", moved, graph.table(parts.moves.T.copy()))
+    sums = graph.add("Add", sums, graph.table(parts.common))
+    last, knots, origin = len(parts.common) - 1, parts.family.knots, parts.family.origin
+    offset = graph.add("Gather", sums, graph.table(np.int64(last)), axis=1)
+    slopes = graph.add("Exp", graph.add("Gather", sums, graph.table(np.arange(last)), axis=1))
+    one = graph.table(np.float64(1.0))
+    inside = graph.add("Clip", score, graph.table(np.float64(LOWEST_SCORE)), graph.table(np.float64(HIGHEST_SCORE)))
+    x = graph.add("Log", graph.add("Div", inside, graph.add("Sub", one, inside)))
+    column = graph.add("Unsqueeze", x, graph.table(np.array([1])))
+    ends = np.append(knots, _BEYOND_LOGITS), np.append(-_BEYOND_LOGITS, knots)
+    way = graph.add("Max", graph.add("Min", column, graph.table(ends[0])), graph.table(ends[1]))
+    way = graph.add("Sub", way, graph.table(np.clip(knots[origin], ends[1], ends[0])))
+    climbed = graph.add("ReduceSum", graph.add("Mul", slopes, way), graph.table(np.array([1])), keepdims=0)
+    total = graph.add("Add", offset, climbed)
+    limits = [graph.table(np.float64(sign * parts.limit)) for sign in (-1.0, 1.0)]
+    total = graph.add("Max", total, graph.add("Min", x, limits[0]))
+    total = graph.add("Min", total, graph.add("Max", x, limits[1]))
+    return graph.add("Div", one, graph.add("Add", one, graph.add("Exp", graph.add("Neg", total))))
 
 
 TARGET = Target("onnx", (".onnx",), export_onnx)

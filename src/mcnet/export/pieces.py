@@ -13,6 +13,8 @@ import numpy as np
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, IntArray, ScoreType
 from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
+from mcnet.curves.family import CurveFamily
+from mcnet.curves.rising_sum import RisingSum
 from mcnet.errors import CalibrationWarning, InputError, NotSupportedError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_document
@@ -212,6 +214,61 @@ LARGE_BYTES = 50_000_000
 
 
 @dataclass(frozen=True, eq=False)
+class PairIndex:
+    """The known pairs of values of two fields: those of first code i have the second codes `seconds[begin[i]:…]`."""
+
+    first: int
+    second: int
+    begin: IntArray
+    seconds: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """A sum of rising terms as plain tables: see `curves/rising_sum.py`.
+
+    `common` are the log-slopes of all panels, then the offset; `moves[i, k]` is by how much number k moves entry i.
+    `numbers` are those of the values of `fields`, then those of `pairs`.
+    """
+
+    family: CurveFamily
+    limit: float
+    common: FloatArray
+    moves: FloatArray
+    fields: tuple[int, ...]
+    pairs: tuple[PairIndex, ...]
+    numbers: tuple[FloatArray, ...]
+
+    @staticmethod
+    def of(rising_sum: RisingSum) -> "Parts":
+        """Return the tables; fields and pairs of fields without a number are left out."""
+        family = rising_sum.family
+        moves = np.concatenate([family.log_slope_by, family.offset_by[None, :]])
+        fields = tuple(field for field in range(family.fields) if len(family.numbers[field]))
+        numbers, pairs = [family.numbers[field] for field in fields], []
+        for combination, part in zip(family.combinations, family.numbers[family.fields :], strict=True):
+            first, second = np.divmod(combination.keys[: len(part)], combination.size)
+            if len(part):
+                begin = np.searchsorted(first, np.arange(int(first[-1]) + 2))
+                pairs.append(PairIndex(combination.first, combination.second, begin, second))
+                numbers.append(part)
+        return Parts(
+            family,
+            rising_sum.limit,
+            np.append(family.log_slope, family.offset),
+            moves,
+            fields,
+            tuple(pairs),
+            tuple(numbers),
+        )
+
+    @property
+    def width(self) -> int:
+        """Return how many numbers a value has."""
+        return int(self.moves.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
 class Exported:
     """Contexts and their curves, as in a model; the last `added` of them were compiled for the export."""
 
@@ -220,6 +277,15 @@ class Exported:
     added: int = 0
     error: float = 0.0
     """How far a curve that was added may be from predict, relative to p."""
+    parts: Parts | None = None
+    """What computes the combinations that have no curve; None if all others have curve 0."""
+
+    @staticmethod
+    def in_parts(model: CalibrationModel) -> "Exported":
+        """Return all that predict can be asked for, in parts that add up if the model is evaluated so."""
+        if not model.sums_up:
+            return Exported.of(model)
+        return Exported(model.contexts, model.curves, parts=Parts.of(model.rising_sum))
 
     @staticmethod
     def of(model: CalibrationModel) -> "Exported":
@@ -277,6 +343,8 @@ def stamp(model: CalibrationModel, exported: Exported, score_type: ScoreType | N
         "score_type": score_type or model.score_type,
         "provenance": model.provenance,
     }
+    if exported.parts is not None:
+        origin["evaluation"] = model.evaluation
     if exported.added:
         origin["compiled_for_export"] = {"curves": exported.added, "relative_error": exported.error}
     if model.without_features:

@@ -1,14 +1,12 @@
 """Curves to SQL: tables to join, or one CASE expression."""
 
-import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal
-from math import isfinite
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, Literal
+
+import numpy as np
 
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import whole_file
@@ -18,98 +16,19 @@ from mcnet.export.pieces import (
     LOWEST_SCORE,
     ContextMap,
     Exported,
+    Parts,
     Pieces,
     checked_score_type,
     stamp,
     stamp_line,
     warn_of_size,
 )
+from mcnet.export.sql_fields import FieldKeys, digit_cases, digit_joins, key_literal, number_literal, table_named
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
-from mcnet.rows.column_types import COLUMN_TYPES
-from mcnet.rows.dialects import Dialect, dialect_named, name_parts
-from mcnet.rows.fields import field_text
-
-_DECIMAL = re.compile("-?([0-9]{1,1000}([.][0-9]{1,1000})?(e-[0-9]{2,4})?|inf)")
+from mcnet.rows.dialects import Dialect, dialect_named
 
 # The SELECT form: the whole model as one expression of nested CASEs.
-
-
-@dataclass(frozen=True)
-class FieldKeys:
-    """A field of the rows in forms that are compared with the values of a model.
-
-    No engine writes doubles as mcnet does, so doubles are compared as numbers. Decimals are compared by all of their
-    digits: a double has about 16 of them.
-    """
-
-    string: str
-    """The canonical string of the value; NULL where it is missing or compared as a number."""
-    number: str | None
-    """The value as a double, NULL where it is compared as a string; None if the model has no numbers in this field."""
-    numbers: Mapping[float, int]
-    """The digits of the model's values that are doubles; a decimal may have more digits than any of them."""
-
-    @staticmethod
-    def of(column: str, digits: Mapping[str | None, int], dialect: Dialect) -> "FieldKeys":
-        """Return the keys of a quoted column, whatever its type; of a type that cannot be compared the query fails."""
-        types = COLUMN_TYPES[dialect.name]
-        written = f"CAST({column} AS {dialect.text_type})"
-        values = [value for value in digits if value is not None]
-        numbers = {float(value): digits[value] for value in values if _is_number(value)}
-        decimals = [value for value in values if _is_decimal(value)]
-        zoned = {timestamp.tzinfo is not None for timestamp in map(_timestamp, values) if timestamp is not None}
-        cases, number = [(types.plain.format(column), written)], None
-        if decimals:
-            decimal, small = types.decimal.format(column), any("e-" in value for value in decimals)
-            cases.append((decimal, types.canonical_decimal(column, dialect.text_type, small=small)))
-            doubles = [
-                # PostgreSQL has NaN and Infinity among decimals.
-                (f"{decimal} AND ({written} LIKE '%N%' OR {written} LIKE '%I%')", types.as_double.format(column)),
-                (types.double.format(column), types.as_double.format(column)),
-            ]
-            if types.single is not None and types.single_as_double is not None:
-                doubles.append((types.single.format(column), types.single_as_double.format(column)))
-            cases += [(condition, "NULL") for condition, _ in doubles[1:]]
-            number = _cases(doubles, "NULL")
-        for has_zone, condition in ((False, types.timestamp), (True, types.zoned_timestamp)):
-            canonical = types.canonical_timestamp(column, zoned=has_zone)
-            if has_zone in zoned and condition is not None and canonical is not None:
-                cases.append((condition.format(column), canonical))
-        refused = dialect.text(f"mcnet cannot compare the column {column} with the model's values: it has the type ")
-        advice = dialect.text("; cast it to strings as the model has them, in a view. The first value: ")
-        failure = types.failure.format(f"{refused} || {types.name.format(column)} || {advice} || {written}")
-        return FieldKeys(_cases([(f"{column} IS NULL", "NULL"), *cases], failure), number, numbers)
-
-    def missing(self, column: str, number: str, dialect: Dialect) -> str:
-        """Return the condition that the value is missing: NULL, or NaN; `number` is where the number is found."""
-        return f"{column} IS NULL" if self.number is None else f"{column} IS NULL OR {dialect.is_nan.format(number)}"
-
-
-def _cases(cases: Sequence[tuple[str, str]], otherwise: str) -> str:
-    return "CASE" + "".join(f" WHEN {condition} THEN {value}" for condition, value in cases) + f" ELSE {otherwise} END"
-
-
-def _is_number(value: str) -> bool:
-    """Tell whether a value is the canonical string of a float."""
-    try:
-        return field_text(float(value)) == value
-    except (ValueError, OverflowError):
-        return False
-
-
-def _is_decimal(value: str) -> bool:
-    """Tell whether a value is the canonical string of a decimal: of every whole number, and of every double, too."""
-    return _DECIMAL.fullmatch(value) is not None and field_text(Decimal(value)) == value
-
-
-def _timestamp(value: str) -> datetime | None:
-    """Return the timestamp that a value is the canonical string of."""
-    try:
-        timestamp = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return timestamp if field_text(timestamp) == value else None
 
 
 @dataclass(frozen=True)
@@ -140,71 +59,38 @@ def sigmoid_expression(logit: str, dialect: Dialect) -> str:
     return f"CASE WHEN {nothing} THEN NULL ELSE 1e0 / (1e0 + EXP(-{near})) END"
 
 
-def case_select(pieces: Pieces, known: ContextMap, columns: Columns, dialect: Dialect, output: str) -> str:
+def case_select(
+    pieces: Pieces, known: ContextMap, columns: Columns, dialect: Dialect, output: str, parts: Parts | None = None
+) -> str:
     """Return the SELECT that calibrates the rows of the columns; NULL where the score is NULL or NaN."""
     nothing = f"{columns.score} IS NULL OR {dialect.is_nan.format(columns.score)}"
+    if parts is not None:
+        joined, digits, numbers = case_numbers(parts, known, columns, dialect)
+        more, chosen = summed_up(parts, columns.score, numbers, dialect)
+        if known.curves:
+            whens = ""
+            for at, curve in known.combinations:
+                same = " AND ".join(f"{digit} = {value}" for digit, value in zip(digits, at, strict=True))
+                whens += f"\n    WHEN {same} THEN {_curve(pieces, curve, columns.score, dialect)}"
+            chosen = f"CASE{whens}\n    ELSE {chosen}\n  END"
+        expression = f"CASE WHEN {nothing} THEN NULL ELSE\n  {chosen}\nEND"
+        return f"SELECT r.*, {expression} AS {dialect.column(output)}\nFROM {columns.rows}{joined}{more}"
     curves = [_curve(pieces, curve, columns.score, dialect) for curve in range(pieces.curves)]
     chosen, rows = curves[0], columns.rows
     if known.curves:
         # Some engines compute x once per WHEN of CASE x WHEN …: keys and their combination are named first.
-        keys, combination = _digits(known, columns, dialect)
+        keys, digits = digit_cases(known, columns.fields, dialect)
         joined, named = dialect.named("mcnet__f", keys)
         rows += joined
-        joined, named = dialect.named("mcnet__c", {"k": combination.format(**named)})
+        joined, named = dialect.named("mcnet__c", {"k": "\n  + ".join(digits).format(**named)})
         rows += joined
-        whens = "".join(f"\n    WHEN {_key(key, known)} THEN {curves[curve]}" for key, curve in known.curves.items())
+        keyed = [(key_literal(key, known), curve) for key, curve in known.curves.items()]
+        whens = "".join(f"\n    WHEN {key} THEN {curves[curve]}" for key, curve in keyed)
         chosen = f"CASE {named['k']}{whens}\n    ELSE {curves[0]}\n  END"
     expression = f"CASE WHEN {nothing} THEN NULL ELSE\n  {chosen}\nEND"
     if dialect.name == "postgresql":
         expression = dialect.as_double(expression)  # all of it may be literals, which are numeric
     return f"SELECT r.*, {expression} AS {dialect.column(output)}\nFROM {rows}"
-
-
-def _digits(known: ContextMap, columns: Columns, dialect: Dialect) -> tuple[dict[str, str], str]:
-    """Return the keys of the fields by names, and the number of their combination, with {name} for a key.
-
-    A field value counts as its digit times its stride; 0 is any value that is not listed.
-    """
-    named: dict[str, str] = {}
-    terms = []
-    for field, (column, digits, stride) in enumerate(zip(columns.fields, known.digits, known.strides, strict=True)):
-        keys = FieldKeys.of(column, digits, dialect)
-
-        def listed(key: str, cases: Iterable[tuple[str, int]], stride: int = stride) -> str:
-            whens = "".join(f" WHEN {value} THEN {_key(digit * stride, known)}" for value, digit in cases)
-            literals = whens.replace("{", "{{").replace("}", "}}")
-            return f"CASE {{{key}}}{literals} ELSE {_key(0, known)} END"
-
-        strings = [(dialect.text(value), digit) for value, digit in digits.items() if value is not None]
-        parts = []
-        if strings:
-            named[f"v{field}"] = keys.string
-            parts.append(listed(f"v{field}", strings))
-        if keys.number is not None:
-            named[f"n{field}"] = keys.number
-        if keys.numbers:
-            parts.append(listed(f"n{field}", ((number_literal(v, dialect), d) for v, d in keys.numbers.items())))
-        missing = _key(digits.get(None, 0) * stride, known)
-        absent = keys.missing(column.replace("{", "{{").replace("}", "}}"), f"{{n{field}}}", dialect)
-        terms.append(f"CASE WHEN {absent} THEN {missing} ELSE {' + '.join(parts) or _key(0, known)} END")
-    return named, "\n  + ".join(terms)
-
-
-def _key(key: int, known: ContextMap) -> str:
-    """Return the literal of a combination; a double, if whole numbers of 32 bits would not do."""
-    if known.most < 2**31:
-        return str(key)
-    if known.most < 2**53:
-        return f"{key}e0"
-    raise NotSupportedError("the fields have too many values together for form='case'; use form='tables'")
-
-
-def number_literal(value: float, dialect: Dialect) -> str:
-    """Return a literal that means exactly the double, infinity among them."""
-    if isfinite(value):
-        return dialect.number(value)
-    infinite = COLUMN_TYPES[dialect.name].infinity
-    return dialect.as_double(f"'{'-' if value < 0 else ''}{infinite}'")
 
 
 def _curve(pieces: Pieces, curve: int, score: str, dialect: Dialect) -> str:
@@ -233,6 +119,97 @@ def _curve(pieces: Pieces, curve: int, score: str, dialect: Dialect) -> str:
     return tree(0, len(starts) - 1)
 
 
+# A sum of rising terms: numbers of field values and pairs, by CASE or by joins, and one expression of them.
+
+
+def case_numbers(
+    parts: Parts, known: ContextMap, columns: Columns, dialect: Dialect
+) -> tuple[str, list[str], dict[str, str]]:
+    """Return what follows the rows in FROM, the digits of a row's values by field, and its numbers by names."""
+    keys, terms = digit_cases(replace(known, strides=(1,) * len(known.names)), columns.fields, dialect)
+    joined, named = dialect.named("mcnet__f", keys)
+    more, digits = dialect.named("mcnet__d", {f"d{f}": term.format(**named) for f, term in enumerate(terms)})
+    sums = []
+    for k in range(parts.width):
+        cases = []
+        for (fields, rows), numbers in zip(_part_keys(parts), parts.numbers, strict=True):
+            size = len(known.digits[fields[-1]]) + 1
+            key = f" * {size} + ".join(digits[f"d{field}"] for field in fields)
+            row_keys = [row[0] if len(row) == 1 else row[0] * size + row[1] for row in rows]
+            whens = "".join(
+                f" WHEN {at} THEN {dialect.number(number)}"
+                for at, number in zip(row_keys, numbers[:, k].tolist(), strict=True)
+                if number
+            )
+            if whens:
+                cases.append(f"CASE {key}{whens} ELSE {dialect.number(0.0)} END")
+        sums.append(dialect.as_double("\n  + ".join(cases) or dialect.number(0.0)))
+    return joined + more, list(digits.values()), {f"m{k}": total for k, total in enumerate(sums)}
+
+
+def joined_numbers(
+    parts: Parts, digits: Sequence[str], dialect: Dialect, tables: str | Sequence[str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the joins with the table of parts, and the numbers of a row by names."""
+    joins, table = [], dialect.table(table_named(tables, "parts"))
+    for index, (fields, _) in enumerate(_part_keys(parts)):
+        same = [f"q{index}.digit_{at} = {digits[field]}" for at, field in enumerate(fields)]
+        joins.append(f"LEFT JOIN {table} AS q{index} ON q{index}.part = {index} AND {' AND '.join(same)}")
+    zero = dialect.number(0.0)
+    numbers = {
+        f"m{k}": " + ".join(f"COALESCE(q{index}.n{k}, {zero})" for index in range(len(joins))) or dialect.as_double("0")
+        for k in range(parts.width)
+    }
+    return joins, numbers
+
+
+def part_statements(parts: Parts, dialect: Dialect, tables: str | Sequence[str]) -> Iterable[str]:
+    """Return the statements that make the table of the numbers of values and pairs, and fill it."""
+    rows = [
+        (str(index), str(digits[0]), str(digits[-1] if len(digits) > 1 else 0), *map(dialect.number, row))
+        for index, ((_, keys), numbers) in enumerate(zip(_part_keys(parts), parts.numbers, strict=True))
+        for digits, row in zip(keys, numbers.tolist(), strict=True)
+    ]
+    columns = [(name, "whole") for name in ("part", "digit_0", "digit_1")]
+    columns += [(f"n{k}", "double") for k in range(parts.width)]
+    yield from _filled(dialect, table_named(tables, "parts"), columns, rows, key="part, digit_0, digit_1")
+
+
+def _part_keys(parts: Parts) -> list[tuple[tuple[int, ...], list[tuple[int, ...]]]]:
+    """Return, for each part, its fields and the digits of its rows."""
+    result: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = []
+    for field, numbers in zip(parts.fields, parts.numbers[: len(parts.fields)], strict=True):
+        result.append(((field,), [(digit + 1,) for digit in range(len(numbers))]))
+    for pair in parts.pairs:
+        firsts = np.repeat(np.arange(1, len(pair.begin)), np.diff(pair.begin)).tolist()
+        result.append(((pair.first, pair.second), list(zip(firsts, (pair.seconds + 1).tolist(), strict=True))))
+    return result
+
+
+def summed_up(parts: Parts, score: str, numbers: dict[str, str], dialect: Dialect) -> tuple[str, str]:
+    """Return what follows the rows in FROM, and the probability of a score given the names of a row's numbers."""
+    number, knots, origin = dialect.number, parts.family.knots.tolist(), parts.family.origin
+    inside = f"LEAST(GREATEST({score}, {number(LOWEST_SCORE)}), {number(HIGHEST_SCORE)})"
+    joined, named = dialect.named("mcnet__m", {**numbers, "x": f"LN({inside} / ({number(1.0)} - {inside}))"})
+    x = named["x"]
+
+    def moved(at: int) -> str:
+        moves = zip(range(parts.width), parts.moves[at].tolist(), strict=True)
+        terms = [f"{named[f'm{k}']} * {number(by)}" for k, by in moves if by]
+        return " + ".join([number(parts.common[at]), *terms])
+
+    terms = [moved(len(knots) + 1)]
+    for panel in range(len(knots) + 1):
+        part = x if panel == 0 else f"GREATEST({x}, {number(knots[panel - 1])})"
+        part = part if panel == len(knots) else f"LEAST({part}, {number(knots[panel])})"
+        start = knots[panel - 1] if panel > origin else knots[panel]
+        terms.append(f"EXP({moved(panel)}) * ({part} - {number(start)})")
+    more, total = dialect.named("mcnet__t", {"t": "\n  + ".join(terms)})
+    limit = number(parts.limit)
+    bounded = f"LEAST(GREATEST({total['t']}, LEAST({x}, -{limit})), GREATEST({x}, {limit}))"
+    return joined + more, f"{number(1.0)} / ({number(1.0)} + EXP(-{bounded}))"
+
+
 # The join form: the model as four tables, and a SELECT that joins them.
 
 _ROWS_PER_STATEMENT = 500
@@ -240,12 +217,14 @@ _ROWS_PER_STATEMENT = 500
 Column = tuple[str, str]
 
 
-def table_statements(pieces: Pieces, known: ContextMap, dialect: Dialect, tables: str | Sequence[str]) -> Iterable[str]:
-    """Return the statements that make the tables of values, numbers, contexts and pieces, and fill them."""
+def table_statements(
+    pieces: Pieces, known: ContextMap, dialect: Dialect, tables: str | Sequence[str], parts: Parts | None = None
+) -> Iterable[str]:
+    """Return the statements that make the tables of values, numbers, parts, contexts and pieces, and fill them."""
     if known.names:
         yield from _filled(
             dialect,
-            _named(tables, "values"),
+            table_named(tables, "values"),
             [("field", "whole"), ("value", "text"), ("digit", "whole")],
             [
                 (str(field), dialect.text(value), str(digit))
@@ -263,15 +242,19 @@ def table_statements(pieces: Pieces, known: ContextMap, dialect: Dialect, tables
         if numbers:
             yield from _filled(
                 dialect,
-                _named(tables, "numbers"),
+                table_named(tables, "numbers"),
                 [("field", "whole"), ("number", "double"), ("digit", "whole")],
                 numbers,
                 key="field, number",
             )
+        if parts is not None:
+            yield from part_statements(parts, dialect, tables)
+            if not known.curves:
+                return
         digits = [(f"digit_{field}", "whole") for field in range(len(known.names))]
         yield from _filled(
             dialect,
-            _named(tables, "contexts"),
+            table_named(tables, "contexts"),
             [*digits, ("curve", "whole")],
             [(*map(str, combination), str(curve)) for combination, curve in known.combinations],
             key=", ".join(name for name, _ in digits),
@@ -286,7 +269,7 @@ def table_statements(pieces: Pieces, known: ContextMap, dialect: Dialect, tables
         ]
     names = ("low", "high", "value", "slope", "ceiling")
     columns = [("curve", "whole"), *((name, "double") for name in names)]
-    yield from _filled(dialect, _named(tables, "pieces"), columns, rows, key="curve, low")
+    yield from _filled(dialect, table_named(tables, "pieces"), columns, rows, key="curve, low")
 
 
 def join_select(
@@ -296,36 +279,31 @@ def join_select(
     *,
     tables: str | Sequence[str],
     output: str,
+    parts: Parts | None = None,
 ) -> str:
     """Return the SELECT that calibrates the rows of the columns."""
+    nothing = f"{columns.score} IS NULL OR {dialect.is_nan.format(columns.score)}"
     x = f"LEAST(GREATEST({columns.score}, {dialect.number(LOWEST_SCORE)}), {dialect.number(HIGHEST_SCORE)})"
-    joins, digits = [], []
-    for field, column in enumerate(columns.fields):
-        keys = FieldKeys.of(column, known.digits[field], dialect)
-        joins.append(
-            f"LEFT JOIN {dialect.table(_named(tables, 'values'))} AS v{field}"
-            f" ON v{field}.field = {field} AND v{field}.value = {keys.string}"
-        )
-        digit = f"COALESCE(v{field}.digit, 0)"
-        if keys.numbers:
-            joins.append(
-                f"LEFT JOIN {dialect.table(_named(tables, 'numbers'))} AS n{field}"
-                f" ON n{field}.field = {field} AND n{field}.number = {keys.number} + {dialect.number(0.0)}"
-            )
-            digit += f" + COALESCE(n{field}.digit, 0)"
-        missing, absent = known.digits[field].get(None, 0), keys.missing(column, keys.number or "", dialect)
-        digits.append(f"CASE WHEN {absent} THEN {missing} ELSE {digit} END")
-    if digits:
+    joins, digits = digit_joins(known, columns.fields, dialect, tables)
+    named = total = ""
+    if parts is not None:
+        more, numbers = joined_numbers(parts, digits, dialect, tables)
+        joins += more
+        named, total = summed_up(parts, columns.score, numbers, dialect)
+    if digits and (known.curves or parts is None):
         same = " AND ".join(f"c.digit_{field} = {digit}" for field, digit in enumerate(digits))
-        joins.append(f"LEFT JOIN {dialect.table(_named(tables, 'contexts'))} AS c ON {same}")
+        joins.append(f"LEFT JOIN {dialect.table(table_named(tables, 'contexts'))} AS c ON {same}")
     # BigQuery refuses an outer join without an equality of both sides, so even curve 0 is a matter of the row.
     curve = "COALESCE(c.curve, 0)" if digits else f"CASE WHEN {columns.score} IS NULL THEN -1 ELSE 0 END"
-    joins.append(_piece_join(dialect, dialect.table(_named(tables, "pieces")), curve, columns.score, x))
     line = f"LEAST(p.slope * ({x} - p.low) + p.value, p.ceiling)"
-    nothing = f"{columns.score} IS NULL OR {dialect.is_nan.format(columns.score)}"
+    if known.curves or parts is None:
+        joins.append(_piece_join(dialect, dialect.table(table_named(tables, "pieces")), curve, columns.score, x))
+        line = line if parts is None else f"CASE WHEN {curve} > 0 THEN {line} ELSE {total} END"
+    else:
+        line = total
     return (
         f"SELECT r.*, CASE WHEN {nothing} THEN NULL ELSE {line} END AS {dialect.column(output)}\n"
-        f"FROM {columns.rows}\n" + "\n".join(joins)
+        f"FROM {columns.rows}\n" + "\n".join(joins) + named
     )
 
 
@@ -340,11 +318,6 @@ def _piece_join(dialect: Dialect, pieces: str, curve: str, score: str, x: str) -
             f" ORDER BY q.low DESC LIMIT 1) AS p ON TRUE"
         )
     return f"LEFT JOIN {pieces} AS p ON p.curve = {curve} AND {x} >= p.low AND {x} < p.high"
-
-
-def _named(tables: str | Sequence[str], what: str) -> tuple[str, ...]:
-    *path, last = name_parts(tables)
-    return (*path, f"{last}_{what}")
 
 
 def _filled(
@@ -416,7 +389,8 @@ def sql_text(
     if form not in ("auto", "case", "tables"):
         raise InputError(f"form is {form!r}; it must be 'auto', 'case' or 'tables'")
     words = dialect_named(dialect)
-    exported = Exported.of(model)
+    exported = Exported.in_parts(model)
+    parts = exported.parts
     known = ContextMap.of(exported.contexts)
     unknown = sorted(set(fields or {}) - set(known.names))
     if unknown:
@@ -425,13 +399,18 @@ def sql_text(
     score = score or model.provenance.get("columns", {}).get("score", "score")
     columns = Columns.of(words.table(source), score, named, words, logits=takes == "logit")
     pieces = Pieces.of(exported.curves)
+    size = len(pieces)
+    if parts is not None:
+        size = sum(part.size for part in parts.numbers) + (size if known.curves else 0)
     about = stamp_line(stamp(model, exported, takes))
     origin = f"-- Calibrated probabilities, generated by mcnet for {dialect}.\n-- {about}\n"
-    if form == "case" or (form == "auto" and len(pieces) <= MOST_CASES):
-        string = _announced(origin + _script([case_select(pieces, known, columns, words, output)], words), len(pieces))
-        if len(pieces) > _MANY_CASES:
+    if form == "case" or (form == "auto" and size <= MOST_CASES):
+        select = case_select(pieces, known, columns, words, output, parts)
+        string = _announced(origin + _script([select], words), size)
+        if size > _MANY_CASES:
+            what = "pieces of curves" if parts is None else "numbers"
             warnings.warn(
-                f"form='case' writes {len(pieces):,} pieces of curves into one SELECT of {len(string) / 1e6:,.1f} MB, "
+                f"form='case' writes {size:,} {what} into one SELECT of {len(string) / 1e6:,.1f} MB, "
                 "which engines take long to plan, or refuse; form='tables' joins them",
                 CalibrationWarning,
                 stacklevel=2,
@@ -439,11 +418,11 @@ def sql_text(
         return string
     statements = [
         *(["BEGIN TRANSACTION"] if words.transactions else []),
-        *table_statements(pieces, known, words, tables),
+        *table_statements(pieces, known, words, tables, parts),
         *(["COMMIT"] if words.transactions else []),
-        join_select(known, columns, words, tables=tables, output=output),
+        join_select(known, columns, words, tables=tables, output=output, parts=parts),
     ]
-    return _announced(origin + _script(statements, words), len(pieces))
+    return _announced(origin + _script(statements, words), size)
 
 
 def _announced(text: str, pieces: int) -> str:

@@ -71,11 +71,11 @@ def plot_lines(calibrator: Any, field: Any = None) -> Any:
     return as_plotly(draw_curves(lines_of(calibrator, contexts, score_range(model))))
 
 
-def largest_lines(calibrator: Any, shown: int) -> list[Line]:
+def largest_lines(calibrator: Any, shown: int, points: int = _LINE_POINTS) -> list[Line]:
     """Return the pooled curve, and those of the contexts with the most weight in the fit."""
     model = fitted_model(calibrator)
     contexts = _largest(model, shown) if model.fields else None
-    return lines_of(calibrator, contexts, score_range(model), pooled=True)
+    return lines_of(calibrator, contexts, score_range(model), pooled=True, points=points)
 
 
 def _largest(model: "CalibrationModel", shown: int) -> Contexts:
@@ -127,7 +127,7 @@ def model_facts(model: "CalibrationModel") -> list[tuple[str, str]]:
     fields = [_field_words(*field) for field in zip(model.fields, model.contexts.values, strict=True)]
     facts = [
         ("fields", " × ".join(fields) or "none"),
-        ("curves", f"{counted(len(model.curves), 'curve')}, {counted(len(model.curves.probabilities), 'knot')}"),
+        ("curves", model.described_curves()),
         ("order", _order_words(model)),
     ]
     if history.get("rows"):

@@ -7,21 +7,22 @@ from decimal import Decimal
 from functools import cached_property
 from numbers import Real
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import CodeArray, FloatArray, ScoreType, sigmoid
+from mcnet._shared.arrays import CodeArray, FloatArray, IndexArray, IntArray, ScoreType, inside_unit, sigmoid
 from mcnet._shared.messages import counted
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
 from mcnet.curves.family import CurveFamily, FamilyEvaluator, family_problem
+from mcnet.curves.rising_sum import RisingSum, distinct_keys
 from mcnet.errors import Advice, InputError, NotSupportedError
 from mcnet.model.bands import Bands, Uncertainty, check_level
 from mcnet.model.small_batches import SmallBatches
 from mcnet.rows.columns import as_array, as_floats, check_lengths, scores_column, warn_of_other_order
-from mcnet.rows.contexts import ANY, Contexts
+from mcnet.rows.contexts import ANY, Contexts, distinct_contexts
 from mcnet.rows.fields import FieldColumn
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 FEWEST_ROWS_TO_JUDGE = 32
 """Fewer logits than this may all lie in [0, 1] by chance; more are taken for probabilities."""
 
+
+Evaluation = Literal["curves", "sum"]
+"""How a model is evaluated: each context by its own compiled curve, or as the sum of what its field values add."""
 
 FIELD_ADVICE = Advice("pass {field}", service="send it under `field`", field=None)
 
@@ -91,7 +95,9 @@ def refuse_probabilities_read_as_logits(scores: FloatArray, rows: int, *, name: 
 class CalibrationModel:
     """Curves with their contexts and their history: predicts with NumPy alone, saves as plain JSON.
 
-    Curve 0 is the pooled curve, used for unseen field values; curve i + 1 belongs to context i.
+    Curve 0 is the pooled curve, used for unseen field values; curve i + 1 belongs to context i. A model whose
+    evaluation is "sum" computes every combination of field values from its family, and lists only contexts whose curve
+    is more than that: those with an isotonic part.
 
     Attributes
     ----------
@@ -121,12 +127,16 @@ class CalibrationModel:
     """How sure the fit is of its curves, if it knows: what `interval` needs."""
     provenance: dict[str, Any] = field(default_factory=dict)
     """The history of the fit, for people: nothing that is served depends on it."""
+    evaluation: Evaluation = "curves"
+    """Whether contexts without a curve of their own are sums of parts, or what models of schema 2 make of them."""
 
     def __post_init__(self) -> None:
         """Refuse curves that break the guarantee."""
         problem = self.curves.problem(number=1 + (len(self.contexts) if self.fields else 0), monotone=self.monotone)
         if problem is None and self.family is not None:
             problem = family_problem(self.family, [len(known) for known in self.contexts.values])
+        if problem is None and self.sums_up and (self.family is None or len(self.fields) < 2):
+            problem = "they are to be summed up over fields, which needs a family of curves and several fields"
         if problem is not None:
             raise InputError(f"the curves of this model are not valid: {problem}")
 
@@ -146,13 +156,32 @@ class CalibrationModel:
         """Whether the family makes these very curves; with isotonic fits mixed in they are more than it knows."""
         return self.family is not None and not self.isotonic_share
 
+    @property
+    def sums_up(self) -> bool:
+        """Whether combinations of field values are evaluated as the sum of what each value adds."""
+        return self.evaluation == "sum"
+
+    @property
+    def context_count(self) -> int:
+        """Return how many contexts have a curve that differs from the pooled one: 0 without fields."""
+        if self.sums_up:
+            return int(self.contexts.combinations)
+        return len(self.contexts) if self.fields else 0
+
+    @cached_property
+    def rising_sum(self) -> RisingSum:
+        """Return what evaluates combinations of field values, if they are summed up."""
+        assert self.family is not None
+        return RisingSum(self.family)
+
     @cached_property
     def _evaluator(self) -> Evaluator:
         return Evaluator(self.curves)
 
     @cached_property
     def _small_batches(self) -> SmallBatches:
-        return SmallBatches(self.contexts, self.curves, self._family_evaluator if self.asks_family else None)
+        family = None if not self.asks_family or self.sums_up else self._family_evaluator
+        return SmallBatches(self.contexts, self.curves, family, self.rising_sum if self.sums_up else None)
 
     @cached_property
     def _family_evaluator(self) -> FamilyEvaluator:
@@ -162,7 +191,7 @@ class CalibrationModel:
     @cached_property
     def asks_family(self) -> bool:
         """Whether combinations of known values without a curve of their own are asked of the family."""
-        return self.family is not None and not self.contexts.complete
+        return self.sums_up or (self.family is not None and not self.contexts.complete)
 
     def predict(
         self,
@@ -199,14 +228,24 @@ class CalibrationModel:
         if hasattr(scores, "__len__") and not isinstance(scores, str | bytes) and len(scores) == 0:
             return np.empty(0)  # an empty batch is no mistake when serving
         score = as_probabilities(scores, self.score_type, score_type)
+        which: IndexArray | None
         if codes is None:
             warn_of_other_order(field, score=scores)
+            if self.sums_up:
+                self._check_field(field)
+                columns = self.contexts.given(field)
+                check_lengths(score=score, field=columns[0])
+                return self._summed_up(score, *self._distinct(columns))
             which = self._looked_up(field)
         elif field is not None:
             raise InputError("both field and codes were given; give one of them")
         else:
             which = self._as_codes(codes)
         check_lengths(score=score, field=which)
+        if self.sums_up:
+            assert which is not None
+            keys, which = distinct_keys(which + np.int64(1), int(self.contexts.combinations) + 1)
+            return self._summed_up(score, self._decoded(keys), which)
         result = self._evaluator.attempt(score, which, 1)
         if result is None:
             scores_column(score)
@@ -234,6 +273,10 @@ class CalibrationModel:
         if lacking:
             has = ", ".join(known) or "none"
             raise InputError(f"the model needs the field {lacking[0]!r}; the sketch has {has}: scan it with that field")
+        if self.sums_up:
+            own = sketch.contexts.columns(sketch.contexts.all())
+            table = self.contexts.field_codes([column for column in own if column.name in self.fields])
+            return self._summed_up(sketch.score, table, sketch.context)
         which = self.contexts.places_of(sketch.contexts)[sketch.context]
         result = self._evaluator(sketch.score, which, 1)
         if self.asks_family:
@@ -241,7 +284,54 @@ class CalibrationModel:
             self._ask_family(result, sketch.score, which, [column for column in columns if column.name in self.fields])
         return result
 
-    def _ask_family(self, result: FloatArray, score: FloatArray, which: CodeArray, columns: list[FieldColumn]) -> None:
+    # A sum of parts: contexts are numbered by the codes of their values, "any other value" (-1) among them.
+
+    @cached_property
+    def _strides(self) -> list[int] | None:
+        """What a step of each field's code adds to the number of a combination; None if there are too many for that."""
+        strides = [1]
+        for known in reversed(self.contexts.values):
+            strides.append(strides[-1] * (len(known) + 1))
+        return strides[-2::-1] if strides[-1] < 2**62 else None
+
+    def _decoded(self, keys: IntArray) -> IntArray:
+        """Return the codes `[contexts, fields]` of combinations, given by their number plus 1."""
+        assert self._strides is not None
+        codes = []
+        for stride in self._strides:
+            digit, keys = np.divmod(keys, stride)
+            codes.append(digit - 1)
+        return np.column_stack(codes)
+
+    def _distinct(self, columns: list[FieldColumn]) -> tuple[IndexArray, IndexArray]:
+        """Return the field codes of the distinct contexts `[contexts, fields]`, and which of them each row has."""
+        if self._strides is None:
+            return distinct_contexts(self.contexts.field_codes(columns))
+        keys, which = distinct_keys(self._keys(columns), int(self.contexts.combinations) + 1)
+        return self._decoded(keys), which
+
+    def _keys(self, columns: list[FieldColumn]) -> IntArray:
+        """Return the number of each row's combination of values, plus 1."""
+        assert self._strides is not None
+        codes = self.contexts.field_codes(columns)
+        keys = np.zeros(len(codes), dtype=np.int64)
+        for index, stride in enumerate(self._strides):
+            keys += (codes[:, index] + 1) * np.int64(stride)
+        return keys
+
+    def _summed_up(self, score: FloatArray, table: IndexArray, which: IndexArray) -> FloatArray:
+        """Return the probabilities of rows in contexts given by field codes `[contexts, fields]`."""
+        if not inside_unit(score):
+            scores_column(score)
+        result = self.rising_sum.predict(score, table, which)
+        if len(self.contexts):  # some contexts have an isotonic part
+            own = self.contexts.find_codes(table)[which]
+            rows = np.flatnonzero(own >= 0)
+            if len(rows):
+                result[rows] = self._evaluator(score[rows], own[rows], 1)
+        return result
+
+    def _ask_family(self, result: FloatArray, score: FloatArray, which: IndexArray, columns: list[FieldColumn]) -> None:
         """Compute the rows whose combination of values has no curve of its own."""
         unknown = np.flatnonzero(which < 0)
         if len(unknown):
@@ -289,26 +379,40 @@ class CalibrationModel:
             raise InputError(f"field has {len(field)} values; needed: {', '.join(self.fields)}, in this order")
         return {name: [value] for name, value in zip(self.fields, field, strict=True)}
 
-    def _as_codes(self, codes: Any) -> CodeArray:
+    @property
+    def _most_codes(self) -> int:
+        return int(self.contexts.combinations) if self.sums_up else len(self.contexts)
+
+    def _as_codes(self, codes: Any) -> IndexArray:
         """Return codes given by the caller, if they are numbers that can be looked at when they are evaluated."""
         if not self.fields:
             raise NotSupportedError(f"this {self.method} model was fitted without a field; call predict without codes=")
         codes = as_array(codes, "codes")
         if codes.dtype.kind not in "iu":
             raise self._not_codes()
-        if codes.dtype != np.int32 and len(codes) and not -1 <= codes.min() <= codes.max() < len(self.contexts):
-            raise self._not_codes()
-        which: CodeArray = codes.astype(np.int32, copy=False)
+        if self.sums_up or (codes.dtype != np.int32 and len(codes)):
+            if self.sums_up and self._strides is None:
+                raise self._no_codes()
+            if len(codes) and not -1 <= codes.min() <= codes.max() < self._most_codes:
+                raise self._not_codes()
+        which: IndexArray = codes.astype(np.int64 if self.sums_up else np.int32, copy=False)
         return which
 
     def _not_codes(self) -> InputError:
-        return InputError(f"codes are whole numbers from -1 to {len(self.contexts) - 1}, as codes(field) returns them")
+        return InputError(f"codes are whole numbers from -1 to {self._most_codes - 1:d}, as codes(field) returns them")
 
-    def codes(self, field: Any) -> CodeArray | None:
+    def _no_codes(self) -> NotSupportedError:
+        own = "number" if self.sums_up else "curve"
+        return NotSupportedError(
+            f"not every combination of {' × '.join(self.fields)} has its own {own}, so codes cannot represent all "
+            "rows; call predict(scores, field=…)"
+        )
+
+    def codes(self, field: Any) -> IndexArray | None:
         """Return the context of each row as a number, -1 where it is unseen; None for a model without fields.
 
-        A model in which not every combination of values has its own curve refuses: a number would lose
-        the values that `predict(field=…)` still knows.
+        A model of several fields in a file of schema 2 refuses if not every combination of values has its own curve: a
+        number would lose the values that `predict(field=…)` still knows.
 
         Parameters
         ----------
@@ -318,16 +422,19 @@ class CalibrationModel:
         -------
         array : one number per row; None for a model without fields.
         """
-        if self.asks_family:
-            raise NotSupportedError(
-                f"not every combination of {' × '.join(self.fields)} has its own curve, so codes cannot represent all "
-                "rows; call predict(scores, field=…)"
-            )
-        return self._looked_up(field)
+        if not self.asks_family:
+            return self._looked_up(field)
+        if not self.sums_up or self._strides is None:
+            raise self._no_codes()
+        self._check_field(field)
+        return self._keys(self.contexts.given(field)) - 1
 
-    def _looked_up(self, field: Any) -> CodeArray | None:
+    def _check_field(self, field: Any) -> None:
         if field is None and self.fields:
             raise InputError(f"this {self.method} model needs the field {', '.join(self.fields)}", advice=FIELD_ADVICE)
+
+    def _looked_up(self, field: Any) -> CodeArray | None:
+        self._check_field(field)
         if field is None:
             return None
         if self.balanced_by:
@@ -409,7 +516,17 @@ class CalibrationModel:
 
     def __repr__(self) -> str:
         knots = counted(len(self.curves.probabilities), "knot")
+        if self.sums_up:
+            return f"CalibrationModel({self.method}, {' × '.join(self.fields)}: {self.described_curves()})"
         return f"CalibrationModel({self.method}, {self.contexts.described()}, {knots})"
+
+    def described_curves(self) -> str:
+        """Return how many curves there are and what they are made of, in words."""
+        if self.family is None or not self.sums_up:
+            return f"{counted(len(self.curves), 'curve')}, {counted(len(self.curves.probabilities), 'knot')}"
+        numbers = counted(sum(part.size for part in self.family.numbers), "number")
+        own = f", {counted(len(self.contexts), 'curve')} with an isotonic part" if len(self.contexts) else ""
+        return f"{counted(self.context_count, 'context')}, each the sum of its values' parts ({numbers}){own}"
 
 
 def _is_scalar(scores: Any) -> bool:

@@ -85,7 +85,8 @@ class DerivedDocument(_Strict):
 class ModelDocument(_Strict):
     """A model file: either grids and curves, or contexts and the family that makes their curves.
 
-    Schema version 3 has `derived` fields; a model without them is written in version 2, which earlier versions read.
+    Schema version 3 has `derived` fields, or the evaluation "sum": contexts without a curve are sums of parts of the
+    family. A model with neither is written in version 2, which earlier versions read.
     """
 
     format: Literal["mcnet calibration model"]
@@ -106,6 +107,7 @@ class ModelDocument(_Strict):
     family: FamilyDocument | None = None
     uncertainty: dict[str, Any] | None = None
     derived: dict[str, DerivedDocument] | None = None
+    evaluation: Literal["sum"] | None = None
 
 
 def validated(document: dict[str, Any]) -> ModelDocument:
@@ -141,6 +143,8 @@ def validated(document: dict[str, Any]) -> ModelDocument:
         raise InputError("a file has either grids and curves, or contexts and a family of curves")
     if result.curves is None and result.family is None:
         raise InputError("it holds neither curves nor a family of curves")
+    if result.evaluation is not None and result.schema == 2:
+        raise InputError(f"the schema is 2 and the evaluation {result.evaluation!r}, which is of schema 3")
     return result
 
 
@@ -165,6 +169,7 @@ def upgraded(document: dict[str, Any]) -> dict[str, Any]:
 # The model file: plain JSON with a schema version and a checksum, readable by a person, never pickle.
 
 SCHEMA = 3
+"""The newest schema; a file is written in the oldest one that has all that its model needs."""
 _MOST_EXPLICIT_KNOTS = 30_000
 """Up to this many knots the curves of a family are written one by one."""
 
@@ -175,7 +180,7 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
     rows = model.contexts.table.tolist() if model.fields else []
     document = {
         "format": "mcnet calibration model",
-        "schema": SCHEMA if model.contexts.derived else 2,
+        "schema": SCHEMA if model.contexts.derived or model.sums_up else 2,
         "method": model.method,
         "monotone": model.monotone,
         "score_type": model.score_type,
@@ -195,7 +200,10 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
             for name in model.fields
             if (found := derivation(name)) is not None
         }
-    if model.is_family and model.fields and len(curves.probabilities) > _MOST_EXPLICIT_KNOTS:
+    if model.sums_up:
+        document["evaluation"] = model.evaluation
+    explicit = len(model.contexts) > 0 if model.sums_up else len(curves.probabilities) <= _MOST_EXPLICIT_KNOTS
+    if model.is_family and model.fields and not explicit:
         # Very many curves are written as what they are made from, and compiled again when loaded.
         document["contexts"] = _contexts_document(model.contexts)
     else:
@@ -383,6 +391,7 @@ def _model(document: ModelDocument) -> CalibrationModel:
         isotonic_share=document.isotonic_share,
         uncertainty=_uncertainty(document, family, curves, contexts),
         provenance=document.provenance,
+        evaluation="curves" if document.evaluation is None else document.evaluation,
     )
 
 

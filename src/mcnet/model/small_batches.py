@@ -12,6 +12,7 @@ import numpy as np
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import FamilyEvaluator
+from mcnet.curves.rising_sum import RisingSum, SumLine
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.rows.fields import FieldColumn
 
@@ -51,7 +52,10 @@ def _items(column: Any) -> list[Any] | None:
     return list(column) if isinstance(column, list | tuple) and len(column) <= MOST_ROWS else None
 
 
-def _at(lines: Lines, score: float) -> float:
+def _at(lines: Lines | SumLine, score: float) -> float:
+    if type(lines) is SumLine:
+        return lines(score)
+    assert type(lines) is tuple
     start, value, slope, most = lines[1][bisect_right(lines[0], score)]
     result = slope * (score - start) + value
     # Rounding may carry the line past its end by one unit in the last place; the order must not suffer.
@@ -73,16 +77,24 @@ def _unusual(values: tuple[Any, ...]) -> bool:
 class SmallBatches:
     """Predicts lists of up to MOST_ROWS rows, and leaves whatever is unusual about them to the array path."""
 
-    def __init__(self, contexts: Contexts, curves: Curves, family: FamilyEvaluator | None = None) -> None:
+    def __init__(
+        self,
+        contexts: Contexts,
+        curves: Curves,
+        family: FamilyEvaluator | None = None,
+        rising_sum: RisingSum | None = None,
+    ) -> None:
         """Start without lines; a curve's are made when it is first asked for.
 
-        A `family` serves combinations of known values that have no curve of their own.
+        A `family` serves combinations of known values that have no curve of their own, a `rising_sum` all combinations
+        that have none.
         """
         self._contexts = contexts
         self._curves = curves
         self._family = family
+        self._rising_sum = rising_sum
         self._lines: dict[int, Lines] = {}
-        self._by_value: dict[Any, Lines] = {}
+        self._by_value: dict[Any, Any] = {}
         self._without: Lines | None = None  # those of a model without fields, once a small batch was asked for
 
     def __call__(self, scores: Any, field: Any) -> FloatArray | None:
@@ -117,6 +129,7 @@ class SmallBatches:
                 return None
             score = _FLOOR if score < _FLOOR else _TOP
         values: tuple[Any, ...] = ()
+        lines: Lines | SumLine | None
         if field is None:
             lines = self._without or self._lines_without_field()
         elif type(field) is tuple:
@@ -156,7 +169,7 @@ class SmallBatches:
             [_at(own, min(max(float(score), _FLOOR), _TOP)) for own, score in zip(lines, numbers, strict=True)]
         )
 
-    def _lines_of_rows(self, field: Any, rows: int) -> list[Lines] | None:
+    def _lines_of_rows(self, field: Any, rows: int) -> list[Lines | SumLine] | None:
         """Return the lines of each row's curve, or None if it takes more than a look into a dictionary."""
         names = self._contexts.names
         if field is None:
@@ -171,7 +184,7 @@ class SmallBatches:
             columns = [_items(field)]
         else:
             return None
-        result = []
+        result: list[Lines | SumLine] = []
         for column in columns:
             if column is None or len(column) != rows:
                 return None
@@ -188,7 +201,7 @@ class SmallBatches:
             self._without = self._lines_of(0)
         return self._without
 
-    def _find(self, values: tuple[Any, ...]) -> Lines | None:
+    def _find(self, values: tuple[Any, ...]) -> Lines | SumLine | None:
         """Return the lines of the context with these values; None for what cannot be one, or is not for this path."""
         if len(values) != len(self._contexts.names) or not values:
             return None
@@ -196,7 +209,8 @@ class SmallBatches:
         key = values[0] if len(values) == 1 else values
         # One look, since another thread may forget everything between two.
         if plain and (known := self._by_value.get(key)) is not None:
-            return known
+            remembered: Lines | SumLine = known
+            return remembered
         if _unusual(values):
             return None
         context = self._contexts.find(values)
@@ -206,7 +220,11 @@ class SmallBatches:
             and (codes := self._contexts.codes_of(values)).count(ANY) < len(codes)
         ):
             return None  # where no value is known, the pooled curve holds
-        lines = self._lines_of(1 + context)
+        lines: Lines | SumLine
+        if context < 0 and self._rising_sum is not None:
+            lines = self._rising_sum.line(self._contexts.codes_of(values))
+        else:
+            lines = self._lines_of(1 + context)
         if plain and all(map(_small, values)):
             if len(self._by_value) >= _REMEMBERED_VALUES + 2 * len(self._contexts):
                 self._by_value.clear()

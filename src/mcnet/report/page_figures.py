@@ -169,7 +169,7 @@ def order_of(calibrator: Any, sketch: Sketch) -> Order:
     falling = sum(bool((np.diff(values) < 0.0).any()) for _, values in model.curves.pairs())
     reported = getattr(calibrator, "order_violations_", None)
     return Order(
-        curves=len(model.curves),
+        curves=1 + model.context_count,
         falling=falling,
         largest_drop=model.curves.largest_drop(),
         share_below=_share_below(calibrator, sketch) if falling else 0.0,

@@ -361,6 +361,10 @@ class Contexts:
         # ANY is -1: shifted by one, every digit is in 0…number of values.
         return self._index.find([c.mapped(t + 1) for t, c in zip(tables, columns, strict=True)])
 
+    def find_codes(self, codes: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Return the context of each row of field codes `[rows, fields]`, -1 where this combination is unknown."""
+        return self._index.find(list(codes.T + 1))
+
     def places_of(self, other: "Contexts") -> NDArray[np.int32]:
         """Return the place here of each context of another, by the fields that are known here; -1 where unknown."""
         if not self.names:

@@ -266,7 +266,7 @@ def _about(served: Served) -> dict[str, Any]:
         "version": served.name,
         "method": model.method,
         "fields": model.fields,
-        "contexts": len(model.contexts) if model.fields else 0,
+        "contexts": model.context_count,
         "score_type": model.score_type,
         "added": version.added,
         "loaded": served.loaded,

@@ -1,0 +1,142 @@
+"""Models of one, two and four fields: sizes of exports, time of predict and C: python -m benchmarks.several_fields."""
+
+import ctypes
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import mcnet
+from benchmarks.measure import machine
+from benchmarks.report import keep_printed
+from mcnet.export import export_model
+from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import model_text
+
+SIZES = {1: (200,), 2: (200, 100), 4: (200, 100, 24, 7)}
+ROWS = 200_000
+PREDICTED = 1_000_000
+CALLS = 5_000
+
+_SOURCE = """
+#define _POSIX_C_SOURCE 199309L
+#include <time.h>
+#include "model.h"
+void many(const double *scores, const CONTEXT *contexts, double *out, size_t n) {
+    mcnet_calibrate_many(scores, contexts, out, n);
+}
+void each(const double *scores, const CONTEXT *contexts, double *nanoseconds, size_t n) {
+    struct timespec begin, end;
+    volatile double kept;
+    size_t i, j, k;
+    for (i = 0; i < n; i++) {
+        nanoseconds[i] = 1e9;
+        for (k = 0; k < 5; k++) {
+            double took;
+            clock_gettime(CLOCK_MONOTONIC, &begin);
+            for (j = 0; j < 50; j++) kept = mcnet_calibrate(scores[i], contexts[i]);
+            clock_gettime(CLOCK_MONOTONIC, &end);
+            took = ((end.tv_sec - begin.tv_sec) * 1e9 + (end.tv_nsec - begin.tv_nsec)) / 50.0;
+            nanoseconds[i] = took < nanoseconds[i] ? took : nanoseconds[i];
+        }
+    }
+    (void)kept;
+}
+"""
+
+
+def fitted(fields: int) -> CalibrationModel:
+    """Return a model fitted to simulated rows in which every field matters, and the first two together."""
+    draw = np.random.default_rng(fields)
+    score = draw.beta(1.0, 8.0, ROWS)
+    total = np.log(score / (1.0 - score))
+    columns = {}
+    for index, size in enumerate(SIZES[fields]):
+        shares = 1.0 / np.arange(1, size + 1)
+        columns[f"f{index}"] = draw.choice(size, ROWS, p=shares / shares.sum())
+        total += draw.normal(0.0, 0.3, size)[columns[f"f{index}"]]
+    if fields > 1:
+        total += draw.normal(0.0, 0.3, SIZES[fields][:2])[columns["f0"], columns["f1"]]
+    return mcnet.BayesMCNet().fit(score, draw.random(ROWS) < 1.0 / (1.0 + np.exp(-total)), field=columns).model_
+
+
+def seconds(function: Callable[[], object], repeats: int = 7) -> float:
+    """Return the processor time of a call, the best of several: the machine may be busy."""
+    function()
+    best = np.inf
+    for _ in range(repeats):
+        begin = time.process_time()
+        function()
+        best = min(best, time.process_time() - begin)
+    return float(best)
+
+
+def in_c(model: CalibrationModel, folder: Path, scores: np.ndarray, codes: np.ndarray) -> tuple[str, bool]:
+    """Return the time of calls of the C header in words, and whether its bits are those of predict."""
+    codes = codes.astype(np.int64 if model.sums_up else np.int32)
+    source = _SOURCE.replace("CONTEXT", f"{codes.dtype}_t")
+    (folder / "library.c").write_text(source)
+    target = folder / f"library{len(model.fields)}.so"
+    command = ["gcc", "-std=c99", "-O2", "-shared", "-fPIC", "-o", str(target), str(folder / "library.c")]
+    subprocess.run(command, check=True)
+    library, out = ctypes.CDLL(str(target)), np.empty(len(scores))
+    pointers = [ctypes.c_void_p(part.ctypes.data) for part in (scores, codes, out)]
+    each_row = seconds(lambda: library.many(*pointers, ctypes.c_size_t(len(scores)))) / len(scores)
+    same = np.array_equal(out, model.predict(scores, codes=codes))
+    library.each(*pointers, ctypes.c_size_t(CALLS))
+    middle, worst = np.median(out[:CALLS]), out[:CALLS].max()
+    return f"{middle:4.0f} ns, worst {worst:4.0f} ns, row after row {each_row * 1e9:4.0f} ns", same
+
+
+def measure(fields: int, folder: Path) -> None:
+    model = fitted(fields)
+    draw = np.random.default_rng(9)
+    size = len(model_text(model).encode())
+    ratios = {}
+    for ending in ("h", "sql", "onnx"):
+        export_model(model, folder / f"model.{ending}")
+        ratios[ending] = (folder / f"model.{ending}").stat().st_size / size
+    scores = draw.beta(1.0, 8.0, PREDICTED)
+    columns = {}
+    for name, known in zip(model.fields, model.contexts.values, strict=True):
+        shares = 1.0 / np.arange(1, len(known) + 1)
+        columns[name] = draw.choice(len(known), PREDICTED, p=shares / shares.sum())
+    codes = model.codes(columns)
+    assert codes is not None
+    whole = seconds(lambda: model.predict(scores, columns)) / PREDICTED * 1e9
+    ready = seconds(lambda: model.predict(scores, codes=codes)) / PREDICTED * 1e9
+    row = tuple(int(column[0]) for column in columns.values())
+    one = seconds(lambda: [model.predict_one(0.05, row if fields > 1 else row[0]) for _ in range(1_000)]) * 1e3
+    number = int(model.contexts.combinations) if model.sums_up else len(model.contexts)
+    arbitrary = draw.integers(-1, number, 100_000)
+    calls, same = in_c(model, folder, scores[:100_000], arbitrary)
+    name = " × ".join(f"{len(known)}" for known in model.contexts.values)
+    print(
+        f"{fields} field{'s' if fields > 1 else ' '}  {name}, {number:,} combinations, model file {size / 1e6:.2f} MB"
+    )
+    print(f"  size over the model file: C {ratios['h']:.2f}, SQL {ratios['sql']:.2f}, ONNX {ratios['onnx']:.2f}")
+    print(
+        f"  predict: {whole:5.1f} ns per row of whole numbers, {ready:5.1f} ns with ready codes; one row {one:.1f} µs"
+    )
+    print(f"  C, arbitrary combinations: {calls}; {'the bits of predict' if same else 'OTHER BITS'}")
+
+
+def tables() -> None:
+    print(f"BayesMCNet fitted to {ROWS:,} rows; predict on {PREDICTED:,}; processor time of one core, gcc -O2")
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")
+        for fields in SIZES:
+            measure(fields, Path(folder))
+
+
+def main(full: bool = False) -> None:
+    keep_printed("several_fields", "Several fields", tables, full)
+
+
+if __name__ == "__main__":
+    print(machine())
+    tables()
