@@ -139,3 +139,15 @@ def test_the_help_names_every_dialect(mcnet):
     shown = " ".join(mcnet("sketch", "--help").out.split())
     assert " or ".join(DIALECTS) in shown
     assert "true or false in postgresql or bigquery or snowflake." in shown
+
+
+def test_show_says_what_each_field_contributes(mcnet, log, columns, model, tmp_path):
+    path = tmp_path / "bayes.json"
+    assert mcnet("fit", log, *columns, "--field", "day", "-o", path, "-q").code == 0
+    shown = mcnet("show", path).out
+    for words in ("log-loss without it", "strongest values", "country = ", "odds times", "own rows", "prior"):
+        assert words in shown
+    known = mcnet("show", path, "--json").document["provenance"]["contributions"]
+    assert [line["field"] for line in known] == ["country", "day"]
+    assert all(0.0 <= value["own"] <= 1.0 for line in known for value in line["strongest"])
+    assert "log-loss without it" not in mcnet("show", model).out  # a file that does not know it says nothing

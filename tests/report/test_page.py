@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.report.conftest import Case
 
+from mcnet.bayes.estimator import BayesMCNet
 from mcnet.calibrators.binning import Histogram
 from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
@@ -117,6 +118,15 @@ def test_the_page_of_an_evaluation_shows_a_model_before_and_after(case: Case, tm
 @pytest.fixture
 def page(case: Case, tmp_path: Path) -> Path:
     return write_report(tmp_path / "page.html", case.selection, case.sketch, title="May", drift=case.periods)
+
+
+def test_the_page_says_what_each_field_contributes(case: Case, page: Path, tmp_path: Path):
+    model = BayesMCNet().fit_sketch(case.sketch).model_
+    text = write_evaluation(tmp_path / "fields.html", model, case.sketch).read_text(encoding="utf-8")
+    section = text[text.index('<section id="contributions">') :].partition("</section>")[0]
+    assert "log-loss without it" in section
+    assert "country = &lt;b&gt;bold&lt;/b&gt;" in section
+    assert 'id="contributions"' not in page.read_text(encoding="utf-8")
 
 
 def test_the_page_names_no_address_on_the_network(page: Path):

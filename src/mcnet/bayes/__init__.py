@@ -6,5 +6,5 @@
 - The solver: `newton` (log-posterior, damped Newton steps, field balance), `solver` (its linear system).
 - `rare_values`: which values share the common curve. `tempering`: how much rows that come in periods are worth.
 - After the fit: `posterior` (covariance, variances for intervals), `misfit` (wider intervals where the curve misses),
-  `isotonic_mixture` (steps where they help).
+  `isotonic_mixture` (steps where they help), `contributions` (what each field saves, its strongest values).
 """

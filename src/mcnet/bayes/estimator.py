@@ -9,6 +9,7 @@ import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, logit, sigmoid
 from mcnet._shared.messages import warn
+from mcnet.bayes.contributions import field_contributions
 from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
 from mcnet.bayes.isotonic_mixture import earned_share, may_earn, mixed_with_isotonic
 from mcnet.bayes.misfit import Misfit
@@ -271,6 +272,10 @@ class BayesMCNet(Calibrator):
         elif several and len(contexts):
             contexts = contexts.subset(np.arange(0, dtype=np.int32))
             curves = Curves.of(curves.pairs()[:1])
+        history: dict[str, Any] = {}
+        if self.field_aware and sketch.contexts.names:
+            history = {"contributions": field_contributions(self.posterior_, tempered, kept)}
+            history |= {"pooled_values": self.pooled_values_} if self.pooled_values_ else {}
         return Fitted(
             curves,
             contexts,
@@ -279,7 +284,7 @@ class BayesMCNet(Calibrator):
             balanced_by=() if self.field_aware else sketch.contexts.names,
             # The level of the time to come differs from the fitted one by the same variance again.
             uncertainty=FitUncertainty(self.posterior_, family, coming, misfit.variance),
-            history={"pooled_values": self.pooled_values_} if self.field_aware and self.pooled_values_ else {},
+            history=history,
             evaluation="sum" if several else "curves",
         )
 

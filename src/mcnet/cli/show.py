@@ -1,11 +1,12 @@
 """`mcnet show` and `mcnet export`: describe a saved model, and write it in another language."""
 
 import os
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcnet._shared.messages import figure, shown_value
+from mcnet._shared.messages import aligned, figure, shown_value
 from mcnet.cli import options
 from mcnet.cli.run import Printer, file_size, table
 
@@ -46,6 +47,7 @@ def show(
         },
         _facts(loaded),
         "",
+        *_contributions(loaded),
         *_pictures(loaded, contexts),
     )
 
@@ -56,6 +58,14 @@ def _facts(model: "CalibrationModel") -> str:
     known = ", ".join(f"{name}={value}" for name, value in _chosen_parameters(model).items())
     lines = [("method", model.method + (f" ({known})" if known else "")), *model_facts(model)]
     return "\n".join(f"{name:<12}{value}" for name, value in lines)
+
+
+def _contributions(model: "CalibrationModel") -> list[str]:
+    """Return what each field contributes and its strongest values, if the model knows it."""
+    from mcnet.model.drawing import CONTRIBUTIONS_EXPLAINED, contribution_tables
+
+    tables = [aligned(lines) for lines in contribution_tables(model) if lines]
+    return ["\n\n".join([*tables, fill(CONTRIBUTIONS_EXPLAINED, 100)]), ""] if tables else []
 
 
 def _chosen_parameters(model: "CalibrationModel") -> dict[str, Any]:

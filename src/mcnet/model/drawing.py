@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, logit, sigmoid
-from mcnet._shared.messages import count, counted, figure, percent
+from mcnet._shared.messages import count, counted, figure, percent, shown_value
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.plots.figures import Line, draw_curves
 from mcnet.plots.style import as_plotly, as_svg, card
 from mcnet.rows.contexts import ANY, Contexts
+from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import shown_periods
 
 if TYPE_CHECKING:
@@ -153,6 +154,35 @@ def model_facts(model: "CalibrationModel") -> list[tuple[str, str]]:
         facts.append(("columns", ", ".join(f"{name.replace('_', ' ')} {entry}" for name, entry in columns.items())))
     made = str(history.get("date", "at an unknown date")).replace("T", " ").replace("+00:00", " UTC")
     return [*facts, ("made", f"{made} by {history.get('library', 'mcnet')}")]
+
+
+def contribution_tables(model: "CalibrationModel") -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Return what each field contributes, and its strongest values, as two tables of words, headings first.
+
+    Models that do not know it, such as those of other methods, have no tables.
+    """
+    known = model.provenance.get("contributions") or []
+    if not known:
+        return [], []
+    fields: list[tuple[str, ...]] = [("field", "values", "log-loss without it", "it saves", "own rows", "prior")]
+    values: list[tuple[str, ...]] = [("strongest values", "rows", "odds times", "own rows", "prior")]
+    for line in known:
+        without, saved, own = line["log_loss"] + line["log_loss_saved"], line["log_loss_saved"], line["own"]
+        shares = f"{own:.0%}", f"{1.0 - own:.0%}"
+        fields.append((line["field"], count(line["values"]), f"{without:.5f}", f"{saved:+.5f}", *shares))
+        for value in line["strongest"]:
+            name = MISSING_LABEL if value["value"] is None else shown_value(value["value"])
+            shares = f"{value['own']:.0%}", f"{1.0 - value['own']:.0%}"
+            values.append((f"{line['field']} = {name}", count(value["rows"]), figure(value["odds"], 3), *shares))
+    return fields, values
+
+
+CONTRIBUTIONS_EXPLAINED = (
+    "Log-loss without a field: its terms are dropped, the levels of the other fields are fitted again, and the "
+    "log-loss of the fitted rows is corrected for the number of parameters. Own rows and prior: how much of the level "
+    "of a value comes from each."
+)
+"""What stands beside these tables."""
 
 
 def _order_words(model: "CalibrationModel") -> str:

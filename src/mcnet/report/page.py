@@ -20,7 +20,7 @@ from mcnet._shared.messages import Figure, count, counted, figure, percent, with
 from mcnet.calibrators.methods import default_parameters
 from mcnet.metrics.evaluation import Evaluation, evaluate_cells, predict_cells
 from mcnet.metrics.money import Money
-from mcnet.model.drawing import model_facts
+from mcnet.model.drawing import CONTRIBUTIONS_EXPLAINED, contribution_tables, fitted_model, model_facts
 from mcnet.model.model import CalibrationModel
 from mcnet.plots.figures import Forest, draw_forest, forest_of
 from mcnet.plots.style import Difference, Rows, ThereAndBack
@@ -490,6 +490,8 @@ def _write_page(
         groups=_grouped(offered),
         actions=None if shown[0].evaluated.money is None else shown[0].evaluated.actions(),
         action_lines=[] if shown[0].evaluated.money is None else shown[0].evaluated.actions().lines(50),
+        contributions=contribution_tables(fitted_model(shown[0].calibrator)),
+        contributions_explained=CONTRIBUTIONS_EXPLAINED,
         tables={name: (forest, values_of(forest)) for name, forest in forests.items()},
         timelines=list(rows.timelines),
         count=count,
