@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, IntArray, sigmoid, sums_by
+from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, sigmoid, sums_by
 from mcnet.bayes.posterior import BayesFit
 from mcnet.bayes.rare_values import without_rare
 from mcnet.bayes.structure import State
@@ -94,7 +94,7 @@ def _levels_again(
     fit: BayesFit,
     calibrated: FloatArray,
     others: dict[int, IntArray],
-    context: IntArray,
+    context: IndexArray,
     weight: FloatArray,
     positives: FloatArray,
 ) -> FloatArray:
