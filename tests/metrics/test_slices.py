@@ -108,6 +108,16 @@ def test_a_model_is_judged_and_its_fields_are_told_apart():
     assert "device changed since the fit: fit the model again" in str(again)
 
 
+def test_a_model_of_derived_fields_is_judged_from_any_file(tmp_path):
+    table = rows(4000, off={"tv": 0.6})
+    table.write_csv(tmp_path / "log.csv")
+    sketch = mcnet.scan(table, score="score", label="label", field=["ts:weekday", "age:number"])
+    model = mcnet.OffsetField().fit_sketch(sketch).model_
+    found = [mcnet.slices(log, score="score", label="label", model=model) for log in (table, tmp_path / "log.csv")]
+    assert found[0].error.sigmas == pytest.approx(found[1].error.sigmas)
+    assert {line.column for line in found[1].gains if line.is_field} == {"ts:weekday", "age:number"}
+
+
 def test_weights_and_dropped_negatives_count():
     table = rows(8000, off={"tablet": 0.6}).drop("ts")
     doubled = mcnet.slices(table.with_columns(w=pl.lit(2.0)), score="score", label="label", weight="w")

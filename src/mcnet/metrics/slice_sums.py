@@ -21,6 +21,7 @@ from mcnet.rows.columns import (
     weights_column,
 )
 from mcnet.rows.csv_files import types_of_texts
+from mcnet.rows.derived import derivation, source_column
 from mcnet.rows.fields import MISSING_LABEL, FieldColumn, is_lazy, is_table
 from mcnet.rows.locations import Locations, read_options
 from mcnet.rows.logs import batches, describe_row_in, expand_paths, file_format, open_log, source_name
@@ -59,6 +60,7 @@ class LogRows:
         self.describe_row: DescribeRow = describe_row
         self.types: dict[str, pl.DataType] = {}
         fields = () if model is None else model.fields
+        self._plain = [name for name in fields if derivation(name) is None]
         if is_table(rows) or is_lazy(rows):
             kind = type(rows).__module__.partition(".")[0]
             frame: Any = rows if kind == "polars" else pl.from_pandas(rows) if kind == "pandas" else pl.from_arrow(rows)
@@ -68,11 +70,13 @@ class LogRows:
             self.describe_row = describe_row_in(self.paths)
             self._texts = file_format(self.paths[0]) in ("csv", "tsv")
             # The types of CSV columns are found in a sample: guessed ones could be refused by a later row.
-            self.frame = open_log(self.paths, numbers=spec.numbers, texts=fields, typed=not self._texts, all_kept=True)
+            self.frame = open_log(
+                self.paths, numbers=spec.numbers, texts=self._plain, typed=not self._texts, all_kept=True
+            )
         else:
             raise InputError(f"slices was given {type(rows).__name__}; give files or a table")
         self.names = self.frame.collect_schema().names()
-        for name in (*spec.numbers, *fields):
+        for name in (*spec.numbers, *map(source_column, fields)):
             if name not in self.names:
                 raise InputError(f"{self.source} has no column {name!r}; it has {', '.join(self.names)}", column=name)
 
@@ -83,8 +87,7 @@ class LogRows:
     def learn_types(self, sample: "pl.DataFrame") -> None:
         """Find the types of the columns of CSV files, which have none."""
         if self._texts:
-            fields = () if self.model is None else self.model.fields
-            others = [name for name in self.names if name not in (*self.spec.numbers, *fields)]
+            others = [name for name in self.names if name not in (*self.spec.numbers, *self._plain)]
             self.types = types_of_texts(sample.lazy(), others)
 
     def typed(self, frame: "pl.DataFrame") -> "pl.DataFrame":
@@ -131,7 +134,7 @@ class LogRows:
         name = spec.name_of("score")
         p = scores_column(frame[name], score_type=spec.score_type, name=name, **where)
         if self.model is not None:
-            fields = {field: frame[field] for field in self.model.fields} or None
+            fields = {field: frame[source_column(field)] for field in self.model.fields} or None
             p = self.model.predict(p, fields, score_type="probability")
         return Judged(frame, p, y, np.ones_like(p) if w is None else w, fold)
 
