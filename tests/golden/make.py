@@ -37,7 +37,9 @@ def facts(store: mcnet.Store, folder: Path) -> dict[str, Any]:
     return {
         "journal": {
             "table": journal.table().to_dicts(),
-            "counts by age": sorted([e.period, e.source, e.age, e.rows, e.positives] for e in journal.counts_by_age()),
+            "counts by age": sorted(
+                [e.period, e.source, e.age, e.rows, e.positives] for e, _ in journal.counts() if e.age is not None
+            ),
             "digests": sorted(entry.digest for entry in journal.entries()),
             "cells": {
                 period: [sketch.rows, len(sketch), sketch.total_weight, sketch.total_positives]

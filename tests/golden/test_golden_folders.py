@@ -88,7 +88,7 @@ def test_the_history_and_the_status_of_a_loop_can_be_read(store):
     mcnet.update(store, head="ctr", method="per-field", min_periods=2)
     status = status_of(store, "ctr")
     assert (status["journal"]["periods"], status["current"]["number"]) == (8, 4)
-    assert store.state("ctr").number_of_runs() == len(runs) + 1
+    assert len(store.state("ctr").runs()) == len(runs) + 1
 
 
 def test_a_tracker_predicts_and_believes_as_it_did(found):

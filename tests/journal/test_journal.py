@@ -137,7 +137,7 @@ def test_a_later_count_takes_the_place_of_an_earlier_one(journal):
     journal.add(early, 1, source="orders", age=0)
     journal.add(late, 1, source="orders", age=3)
     assert journal.sketch() == late
-    assert [entry.age for entry in journal.counts_by_age()] == [0.0, 3.0]
+    assert [entry.age for entry, _ in journal.counts()] == [0.0, 3.0]
     journal.add(rows(3), 1, source="orders")  # complete
     assert journal.sketch() == rows(3)
 

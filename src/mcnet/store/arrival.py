@@ -56,7 +56,7 @@ class ArrivalCurve:
 
         Parameters
         ----------
-        entries : the counts of a journal, as `Journal.counts_by_age` gives them.
+        entries : the counts of a journal, at whatever ages they were made.
 
         Returns
         -------

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -90,8 +90,9 @@ def forget_keys(journal: "Journal", now: datetime | None) -> None:
             connection.execute(keys.delete().where(own, keys.c.period.in_(some)))
 
 
-def forget_periods(journal: "Journal", limit: str) -> dict[str, int]:
+def forget_periods(journal: "Journal", before: Any) -> dict[str, int]:
     """Delete the rows and keys of all periods earlier than one; return how many periods, rows and keys."""
+    limit = period_text(before)
     with journal.changing() as (connection, head):
         gone: dict[str, int] = {"rows": 0, "keys": 0}
         periods: set[str] = set()

@@ -27,7 +27,7 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes
 from mcnet.store.additions import FEEDBACK, chunks, commit_parts, shape_of, summarise
 from mcnet.store.arrival import ArrivalCurve, corrected_sketch
-from mcnet.store.compaction import compact, forget_keys, forget_periods
+from mcnet.store.compaction import compact, forget_keys
 from mcnet.store.entries import (
     COMPACTED,
     MOST_CELLS_IN_MEMORY,
@@ -371,10 +371,6 @@ class Journal:
         """Return the rows that the journal has now: those added later are not seen, so that several readings agree."""
         return JournalSnapshot(self)
 
-    def counts_by_age(self) -> list[Entry]:
-        """Return every count that has an age, earlier ones too: how positives arrive over time."""
-        return [entry for entry, _ in self.all_counts().values() if entry.age is not None]
-
     def sources(self) -> set[str]:
         """Return every source that gave rows, also those that were merged by compacting."""
         if self.store.find_head(self.head) is None:
@@ -553,19 +549,6 @@ class Journal:
         saved = compact(self, set(closed), None, own)
         forget_keys(self, now)
         return saved
-
-    def forget(self, before: Any) -> dict[str, int]:
-        """Delete the rows of all periods earlier than one, for good.
-
-        Parameters
-        ----------
-        before : the first period that stays.
-
-        Returns
-        -------
-        dict : how many periods, rows and keys were deleted.
-        """
-        return forget_periods(self, period_text(before))
 
     def verify(self) -> list[str]:
         """Read every sketch and find what is wrong.

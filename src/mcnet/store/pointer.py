@@ -1,7 +1,7 @@
 """The pointer of a head: which version is served, which ones it followed, and whether updates may move it."""
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
@@ -56,10 +56,6 @@ class Pointer:
         left = self.versions[-1]
         hold = Hold(now(), f"rolled back from version {left}", note)
         return Pointer(self.versions[:-1], hold, (*(other for other in self.withdrawn if other != left), left))
-
-    def with_hold(self, held: Hold | None) -> "Pointer":
-        """Return the pointer to the same version, held or not."""
-        return replace(self, held=held)
 
     def without(self, gone: Collection[int]) -> "Pointer":
         """Return the pointer after versions other than the current one were deleted."""

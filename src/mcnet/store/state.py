@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import sqlalchemy as sa
 
-from mcnet.rows.periods import sorted_periods
 from mcnet.store.schema import checkpoints, documents, runs
 
 if TYPE_CHECKING:
@@ -54,19 +53,8 @@ class LoopState:
         ----------
         last : how many, the latest; all if None.
         """
-        head = self.store.find_head(self.head)
-        if head is None:
-            return []
-        query = sa.select(runs.c.line).where(runs.c.head == head.id).order_by(runs.c.id.desc()).limit(last)
-        with self.store.database.reading() as connection:
-            return [json.loads(line) for line in reversed(connection.scalars(query).all())]
-
-    def number_of_runs(self) -> int:
-        """Return how many runs there were."""
-        head = self.store.require_head(self.head)
-        with self.store.database.reading() as connection:
-            counted = sa.select(sa.func.count()).select_from(runs).where(runs.c.head == head.id)
-            return int(connection.scalar(counted) or 0)
+        query = sa.select(runs.c.line).order_by(runs.c.id.desc()).limit(last)
+        return [json.loads(row.line) for row in reversed(self.store.rows_of(self.head, query))]
 
     # -- states of the tracker ------------------------------------------------------------------------------------
 
@@ -96,17 +84,10 @@ class LoopState:
 
     def checkpoints(self) -> Iterator[tuple[int, dict[str, Any], dict[str, bytes]]]:
         """Yield the saved states, the latest first: periods learnt, state, and its sketch files."""
-        head = self.store.find_head(self.head)
-        if head is None:
-            return
-        own = checkpoints.c.head == head.id
-        with self.store.database.reading() as connection:
-            known = sorted(connection.scalars(sa.select(checkpoints.c.ticks).where(own)), reverse=True)
-        for ticks in known:
-            with self.store.database.reading() as connection:
-                query = sa.select(checkpoints).where(own, checkpoints.c.ticks == ticks)
-                found = connection.execute(query).one_or_none()
-            if found is not None:  # else it was dropped meanwhile
+        known = self.store.rows_of(self.head, sa.select(checkpoints.c.ticks).order_by(checkpoints.c.ticks.desc()))
+        for (ticks,) in known:
+            # One that was dropped meanwhile is not found any more.
+            for found in self.store.rows_of(self.head, sa.select(checkpoints).where(checkpoints.c.ticks == ticks)):
                 sketches = msgspec.msgpack.decode(found.sketches, type=dict[str, bytes])
                 yield ticks, json.loads(found.document), sketches
 
@@ -144,13 +125,8 @@ class LoopState:
         ----------
         kind : as in `put`.
         """
-        head = self.store.find_head(self.head)
-        if head is None:
-            return {}
-        query = sa.select(documents.c.name, documents.c.document)
-        with self.store.database.reading() as connection:
-            found = connection.execute(query.where(documents.c.head == head.id, documents.c.kind == kind)).all()
-        return {name: json.loads(document) for name, document in found}
+        query = sa.select(documents.c.name, documents.c.document).where(documents.c.kind == kind)
+        return {name: json.loads(document) for name, document in self.store.rows_of(self.head, query)}
 
     def replace_all(self, kind: str, wanted: Mapping[str, Any]) -> None:
         """Let these documents be all of a kind; those that are so already stay as they are.
@@ -164,11 +140,6 @@ class LoopState:
         for name in there.keys() | wanted.keys():
             if there.get(name) != wanted.get(name):
                 self.put(kind, wanted.get(name), name)
-
-    def suspects(self) -> dict[str, dict[str, Any]]:
-        """Return the mark of every suspect period, its cause and what became of it, in the order of the periods."""
-        found = self.all(SUSPECT)
-        return {period: found[period] for period in sorted_periods(list(found))}
 
 
 def _text(document: Any) -> str:

@@ -111,10 +111,7 @@ class Store:
     @property
     def heads(self) -> list[str]:
         """Return the names of all heads, sorted; none if there is no store yet."""
-        if not self.database.exists():
-            return []
-        with self.database.reading() as connection:
-            return sorted(connection.scalars(sa.select(heads.c.name)))
+        return sorted(head.name for head in self.read_heads())
 
     def chosen_head(self, head: str | None = None) -> str:
         """Return the head that is meant: the one named, the only one, or the default one.
@@ -145,6 +142,20 @@ class Store:
             return None
         with self.database.reading() as connection:
             return _head(connection, name)
+
+    def rows_of(self, head: str, query: sa.Select[Any]) -> list[Any]:
+        """Return the rows of a query of one table that belong to a head; none if the head is not there.
+
+        Parameters
+        ----------
+        head, query : the name of the head, and the query of all heads.
+        """
+        found = self.find_head(head)
+        if found is None:
+            return []
+        (table,) = query.get_final_froms()
+        with self.database.reading() as connection:
+            return list(connection.execute(query.where(table.c.head == found.id)))
 
     def require_head(self, name: str) -> Head:
         """Return a head; refuse one that is not there.
@@ -320,11 +331,6 @@ class Store:
             found = connection.execute(sa.select(heads).order_by(heads.c.name)).all()
         return [_head_of(one) for one in found]
 
-    def moves(self) -> dict[str, int]:
-        """Return how often the pointer of each head has moved: a change means that another version is served."""
-        with self.database.reading() as connection:
-            return {head.name: head.moves for head in connection.execute(sa.select(heads.c.name, heads.c.moves))}
-
     def changes(self, poll_seconds: float = 0.5) -> Changes:
         """Return what waits for pointers that have moved.
 
@@ -385,7 +391,7 @@ class Store:
                 "versions": len(registry.numbers),
                 "current": registry.current_number,
                 "held": None if registry.held is None else str(registry.held),
-                "runs": self.state(name).number_of_runs(),
+                "runs": self.rows_of(name, sa.select(sa.func.count(runs.c.id)))[0][0],
             }
         return {"store": self.name, "schema": SCHEMA, "heads": described}
 
@@ -401,7 +407,9 @@ class Store:
         -------
         dict : how many periods, rows and keys were deleted.
         """
-        return self.journal(head).forget(before)
+        from mcnet.store.compaction import forget_periods
+
+        return forget_periods(self.journal(head), before)
 
     def remove_head(self, head: str) -> None:
         """Delete a head with everything that belongs to it, for good.

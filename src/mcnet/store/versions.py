@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -141,13 +141,8 @@ class Registry:
         ----------
         most : how many to look at; all if None.
         """
-        head = self.store.find_head(self.head)
-        if head is None:
-            return []
-        query = sa.select(versions.c.number, versions.c.about).where(versions.c.head == head.id)
-        with self.store.database.reading() as connection:
-            found = connection.execute(query.order_by(versions.c.number.desc()).limit(most)).all()
-        return [self._described(*one) for one in reversed(found)]
+        query = sa.select(versions.c.number, versions.c.about).order_by(versions.c.number.desc()).limit(most)
+        return [self._described(*one) for one in reversed(self.store.rows_of(self.head, query))]
 
     def _described(self, number: int, about: str) -> Version | DamagedVersion:
         try:
@@ -161,13 +156,10 @@ class Registry:
         return DamagedVersion(number, reason)
 
     def _version(self, number: int) -> Version:
-        head = self.store.require_head(self.head)
-        query = sa.select(versions.c.about).where(versions.c.head == head.id, versions.c.number == number)
-        with self.store.database.reading() as connection:
-            about = connection.scalar(query)
-        if about is None:
+        rows = self.store.rows_of(self.head, sa.select(versions.c.about).where(versions.c.number == number))
+        if not rows:
             raise FileFormatError(f"version {number} of {self.path} was deleted; promote another version")
-        found = self._described(number, about)
+        found = self._described(number, rows[0].about)
         if isinstance(found, DamagedVersion):
             raise FileFormatError(found.reason)
         return found
@@ -240,10 +232,8 @@ class Registry:
                 raise InputError(f"no model was refused in {self.path}")
             return json.dumps(refused).encode()
         chosen = self.version(version)
-        head = self.store.require_head(self.head)
-        query = sa.select(versions.c.model).where(versions.c.head == head.id, versions.c.number == chosen.number)
-        with self.store.database.reading() as connection:
-            content = connection.scalar(query)
+        rows = self.store.rows_of(self.head, sa.select(versions.c.model).where(versions.c.number == chosen.number))
+        content = rows[0].model if rows else None
         if not isinstance(content, bytes) or hashlib.sha256(content).hexdigest() != chosen.digest:
             raise FileFormatError(
                 f"version {chosen.name} of {self.path} was altered after it was added; promote another version"
@@ -270,12 +260,8 @@ class Registry:
         ----------
         last : how many lines, the latest; all if None.
         """
-        head = self.store.find_head(self.head)
-        if head is None:
-            return []
-        query = sa.select(history.c.line).where(history.c.head == head.id).order_by(history.c.id.desc()).limit(last)
-        with self.store.database.reading() as connection:
-            return [json.loads(line) for line in reversed(connection.scalars(query).all())]
+        query = sa.select(history.c.line).order_by(history.c.id.desc()).limit(last)
+        return [json.loads(row.line) for row in reversed(self.store.rows_of(self.head, query))]
 
     def verify(self) -> list[str]:
         """Load every version and find what is wrong.
@@ -433,7 +419,7 @@ class Registry:
             if pointer.held is not None:
                 return pointer.held
             held = Hold(now(), f"version {current.name} was held", note)
-            self._point(connection, head, pointer.with_hold(held))
+            self._point(connection, head, replace(pointer, held=held))
             self._record(connection, head, "held", current.number, note=note)
         return held
 
@@ -454,7 +440,7 @@ class Registry:
             pointer = self._pointer_of(head)
             if pointer.held is None:
                 return False
-            self._point(connection, head, pointer.with_hold(None))
+            self._point(connection, head, replace(pointer, held=None))
             self._record(connection, head, "released", pointer.current, note=note)
         return True
 
