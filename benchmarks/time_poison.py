@@ -65,6 +65,10 @@ class Stream:
         return Hour(sigmoid(raw), value, (rng.random(ROWS) < truth).astype(float), truth)
 
 
+def missing(_hour: Hour, _: np.random.Generator) -> None:
+    """No rows: what one clean hour less to learn from is worth, the floor of all others."""
+
+
 def flipped(hour: Hour, _: np.random.Generator) -> Hour:
     return Hour(hour.score, hour.value, 1.0 - hour.label, hour.truth)
 
@@ -95,8 +99,10 @@ def other_scores(hour: Hour, rng: np.random.Generator) -> Hour:
     return Hour(sigmoid(raw), hour.value, hour.label, hour.truth)
 
 
-Poison = Callable[[Hour, np.random.Generator], Hour]
+Poison = Callable[[Hour, np.random.Generator], Hour | None]
 POISONS: dict[str, tuple[Poison, int]] = {
+    "no rows": (missing, 1),
+    "no rows, two hours": (missing, 2),
     "labels flipped": (flipped, 1),
     "labels shuffled": (shuffled, 1),
     "all positive": (all_positive, 1),
@@ -131,10 +137,11 @@ class Loop:
             folder = Path(place) / "loop"
             shutil.copytree(self.begun, folder)
             for number in range(BROKEN_AT, BROKEN_AT + AFTER):
-                rows = self.stream.hour(number)
+                rows: Hour | None = self.stream.hour(number)
                 if poison is not None and number < BROKEN_AT + hours:
                     rows = poison(rows, rng)
-                self._add(folder, number, rows)
+                if rows is not None:
+                    self._add(folder, number, rows)
                 done = self._run(folder)
                 served.append((mcnet.Registry(folder / "ads.db").load(), done.outcome))
         return served
@@ -236,7 +243,8 @@ def keep(seeds: list[dict], full: bool) -> None:
 
 {VALUES} field values, {ROWS:,} rows per hour, {BROKEN_AT} clean hours, {len(seeds)} seeds. How far the served mean
 probability is from that of the same loop without the broken hour, in the {AFTER} hours after it, where it is farthest:
-all rows, or a value with 100 expected positives in seven hours.
+all rows, or a value with 100 expected positives in seven hours. A broken hour is not learnt, so that even without any
+harm the loop has an hour less to learn from: "no rows" is that floor.
 
 {report.table(("broken hour", "median", "of hours within 5 %", "largest"), lines)}
 

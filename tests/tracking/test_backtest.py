@@ -292,6 +292,22 @@ def test_intervals_of_the_block_bootstrap_cover_a_mean_of_dependent_periods():
     assert covered >= 82  # independent draws of periods would cover in some 72
 
 
+@pytest.mark.filterwarnings("ignore::mcnet.CalibrationWarning")
+def test_a_backtest_learns_the_periods_of_a_journal_that_were_released(tmp_path):
+    rng, journal = np.random.default_rng(3), mcnet.Journal(tmp_path / "ads.db")
+    for day in range(9):
+        score = rng.uniform(0.05, 0.3, 800)
+        click = (rng.random(800) < score).astype(int)
+        journal.add(mcnet.Sketch.from_rows(score, 1 - click if day == 7 else click), day, source="log")
+    losses = []
+    for release in (False, True):
+        if release:
+            journal.release(7)
+        table = mcnet.backtest(journal, methods=[]).by_period
+        losses.append(table.filter((pl.col("forecaster") == "tracker") & (pl.col("period") == "8"))["log_loss"].item())
+    assert losses[0] < losses[1] - 0.01
+
+
 def test_without_a_look_the_tracker_learns_a_broken_period(tmp_path):
     rng = np.random.default_rng(3)
     score, day = rng.uniform(0.05, 0.3, 7_200), np.repeat(np.arange(9), 800)

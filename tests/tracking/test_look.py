@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, logit
 
 import mcnet
-from mcnet.tracking.look import LEAST_PERIODS, Counts
+from mcnet.tracking.look import LEAST_PERIODS, Counts, Look, Measured
 
 ROWS, CLEAN = 3_000, LEAST_PERIODS + 2
 SCORES = expit(np.linspace(-5.0, 0.0, 40))
@@ -106,6 +106,29 @@ def test_few_rows_that_are_all_positive_are_not_suspect_and_many_are():
     assert not Counts(41.0, 41.0, 22.5).is_suspect
     assert Counts(410.0, 410.0, 225.0).is_suspect
     assert Counts(84.0, 0.0, 15.1).is_suspect
+
+
+def suspicion(slopes, slope, error, *, whole=(6_000.0, 330.0, 330.0), value=None):
+    """Return what is suspect beside periods of these slopes."""
+    look = Look([[6_000.0, usual, 0.1, 0.0, 0.0, 0.0, 0.0, 0.055] for usual in slopes])
+    values = () if value is None else (("value=a", Counts(*value)),)
+    return look.suspicion(Measured(Counts(*whole), slope, error, 0.1, 0.0, 0.0, values, 12, 0.0))
+
+
+def test_a_slope_that_may_be_none_is_suspect_where_slopes_hardly_vary():
+    steady, varying = np.linspace(0.9, 1.1, 20), np.linspace(0.2, 1.8, 20)
+    assert suspicion(steady, 0.12, 0.058).kind == "slope"  # labels that were shuffled, at two errors from 0
+    assert suspicion(steady, 0.3, 0.058) is None  # a poor hour, not one without any relation
+    assert suspicion(steady, 0.0, 0.25) is None  # few positives cannot tell
+    assert suspicion(varying, 0.1, 0.15) is None
+    assert suspicion(varying, -0.3, 0.1).kind == "slope"
+
+
+def test_a_value_is_judged_beside_the_level_of_the_other_rows():
+    slopes, value = np.linspace(0.9, 1.1, 20), (42.0, 1.0, 21.4)
+    assert suspicion(slopes, 1.0, 0.1, whole=(900.0, 300.0, 320.0), value=value).kind == "value"
+    # A clear day after storms: few flights are late, and of one airport hardly any.
+    assert suspicion(slopes, 1.0, 0.1, whole=(900.0, 120.0, 320.0), value=value) is None
 
 
 def test_without_a_look_whatever_comes_is_learnt(tracker):

@@ -91,7 +91,8 @@ def backtest(
     once : how many periods "once" is fitted on: by default those before `since`, or a tenth.
     tracker : makes what is compared with the methods, an object with `predict` and `update_sketch`; by default
         `Tracker(delay=delay)`.
-    look : the tracker keeps a suspect period and does not learn it, as in `Tracker.update`; False learns all of them.
+    look : the tracker keeps a suspect period and does not learn it, as in `Tracker.update`, unless it was released in
+        the journal; False learns all of them.
     folder : where results are written as they come. A run that was ended continues from there, with the same result.
     journal : the store that the log is read into, to be kept; by default it is temporary.
     level, seed : of the intervals by block bootstrap.

@@ -201,17 +201,16 @@ class TrackerForecaster:
 
     name = TRACKER
 
-    def __init__(self, follower: Follower, *, look: bool = True) -> None:
-        """Take a tracker that has learnt nothing yet; without a look it learns suspect periods as well."""
+    def __init__(self, follower: Follower) -> None:
+        """Take a tracker that has learnt nothing yet."""
         self.follower = follower
-        self._how = {} if look else {"look": False}
         self.learnt = 0
 
-    def learn(self, sketch: Sketch, period: str) -> None:
-        """Reveal the labels of a period."""
+    def learn(self, sketch: Sketch, period: str, *, look: bool = True) -> None:
+        """Reveal the labels of a period; without a look it is learnt even if it is suspect."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.follower.update_sketch(sketch, period, **self._how)
+            self.follower.update_sketch(sketch, period, **({} if look else {"look": False}))
         self.learnt += 1
 
     def probabilities(self, sketch: Sketch) -> FloatArray:

@@ -263,7 +263,7 @@ class _State:
         restored: Callable[[Path], Follower] | None,
     ) -> None:
         self.plan, self.folder, self.load = plan, folder, restored
-        self.tracker = TrackerForecaster(follower(), look=plan.look)
+        self.tracker = TrackerForecaster(follower())
         has_fields = bool(plan.fields)
         self.memories = (
             [RunningMemory(spec, plan.once) for spec in parse_memories(plan.memories)] if plan.methods else []
@@ -294,6 +294,7 @@ class _State:
         positions = _positions(periods)
         counts = KnownCounts(journal, dict(zip(periods, positions.tolist(), strict=True)))
         waiting: deque[tuple[int, str, Sketch]] = deque()
+        released = journal.released
         for place, (period, whole) in enumerate(journal.sketches()):
             now = float(positions[place]) - 1.0
             arrival = counts.arrival(now) if counts.has_ages else None
@@ -306,7 +307,7 @@ class _State:
                 for memory in self.memories:
                     memory.learn(rows, float(positions[past]))
                 if past >= self.tracker.learnt:
-                    self.tracker.learn(rows, name)
+                    self.tracker.learn(rows, name, look=self.plan.look and name not in released)
             sketch = self._chosen(whole)
             assert sketch is not None
             yield place, period, sketch

@@ -149,6 +149,9 @@ LARGEST_SURPRISE = 9.0
 LEAST_LEANING, MOST_LEANING = 4.0, 64.0
 """The information that the next longer memory counts for as the prior of a shorter one: 1 over the variance of what a
 period changes, within these limits."""
+FREE_LEANING = 2.0
+"""A memory whose level is more than this many deviations from that of the next longer one leans on it less: such a
+difference is a change."""
 WHOLE_PERIOD = 0.5
 """A period with this share of the usual rows counts as a whole one; one with fewer as that much less."""
 USUAL_HALF_LIFE, MOST_RISE = 8.0, 4.0
@@ -472,13 +475,13 @@ class Learner:
         memories, level = unit[: number + 1].copy(), 0.0
         levels: dict[str, FloatArray] = {}
         for index in range(number - 2, -1, -1):  # each memory leans on the next longer one
-            memory = self.memories[index]
-            information = 0.0 if memory.sketch is None else rate * (1.0 - rate) * memory.sketch.total_weight
-            own = information / (information + leaning)
-            memories[index] = own * unit[index] + (1.0 - own) * memories[index + 1]
+            memory, variance = self.memories[index], 1.0 / leaning
             if index < self.levels:
-                level = self._level(memory, level, LEVEL_VARIANCE if index == self.levels - 1 else 1.0 / leaning)
+                level, variance = self._level(memory, level, variance, longest=index == self.levels - 1)
                 levels[f"level {memory.half_life:g}"] = memories[number - 1] + unit[number + 1] * level
+            information = 0.0 if memory.sketch is None else rate * (1.0 - rate) * memory.sketch.total_weight
+            own = information / (information + 1.0 / variance)
+            memories[index] = own * unit[index] + (1.0 - own) * memories[index + 1]
         candidates = {
             "everything": memories[number - 1],
             "stack": self._stacked(self.stack.weights, memories, centre, seasonal),
@@ -501,12 +504,22 @@ class Learner:
         stacked[len(memories)] += constant
         return stacked
 
-    def _level(self, memory: Memory, longer: float, variance: float) -> float:
-        """Return the constant that balances the curves of everything on the rows of a memory, around a longer one's."""
+    def _level(self, memory: Memory, longer: float, variance: float, *, longest: bool) -> tuple[float, float]:
+        """Return the constant that balances the curves of everything on the rows of a memory, around a longer one's.
+
+        And the variance of the difference between the two, wider where they are farther apart than periods and the
+        noise of labels make them. The longest of these memories has the level of everything as a weak prior.
+        """
         sketch, expert = memory.sketch, self.everything.expert
         assert sketch is not None
         logits = sketch.logit if expert is None else expert.logits(sketch.contexts, sketch.context, sketch.logit)
-        return balanced_level(logits, sketch, variance, longer)
+        free = balanced_level(logits, sketch, LEVEL_VARIANCE, longer)
+        if longest:
+            return free, variance
+        chance = sigmoid(logits + free)
+        noise = 1.0 / (float(sketch.weight @ (chance * (1.0 - chance))) + 1.0 / LEVEL_VARIANCE)
+        wider = variance + max((free - longer) ** 2 - FREE_LEANING**2 * (variance + noise), 0.0)
+        return balanced_level(logits, sketch, wider, longer), wider
 
     # -- serving ------------------------------------------------------------------------------------------------------
 

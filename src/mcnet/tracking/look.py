@@ -6,7 +6,7 @@ value: the tracker learns it as a change.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,9 @@ LEAST_EXPECTED = 12.0
 UNUSUAL = 2.0
 """… and where noise leaves this many times what it leaves in all but one in twenty of the usual periods."""
 SUSPECT_SLOPE = 0.25
-"""The labels follow the forecast's logit with less than this share of the usual slope: discrimination is lost."""
+"""The labels follow the forecast's logit with less than this share of the usual slope: discrimination is lost …"""
+LOST_SLOPE = 6.0
+"""… or the slope may be 0 and is this many errors, or usual deviations if those are larger, below the usual one."""
 SUSPECT_ROWS = 5.0
 """So many times the usual rows are suspect; usual is the upper quartile, since nights have fewer rows than days."""
 SUSPECT_SCORE_CHANGE = 2.0
@@ -107,6 +109,14 @@ class Counts:
     def can_tell(self) -> bool:
         """Whether enough of both classes are expected."""
         return min(self.expected, self.rows - self.expected) >= LEAST_EXPECTED
+
+    def beside(self, whole: "Counts") -> "Counts":
+        """Return the same counts with the positives expected that the level of all other rows makes likely."""
+        others = Counts(*(there - here for here, there in zip(astuple(self), astuple(whole), strict=True)))
+        if not others.can_tell:
+            return self
+        odds = self.expected / max(self.rows - self.expected, 1e-300) * np.exp(others.level)
+        return replace(self, expected=float(self.rows * odds / (1.0 + odds)))
 
     @property
     def times(self) -> str:
@@ -304,9 +314,15 @@ class Look:
             return None
         rows, slope, score_change, missing, unseen, miss, of_values, rate = np.array(self.past).T
         limits = [UNUSUAL * float(np.quantile(changes, 0.95)) for changes in (miss, of_values)]
-        values = [one for one in found.values if abs(one[1].certain_change) > limits[1]]
         whole, falls = found.whole, found.slope is not None and found.slope + ERRORS * found.slope_error < 0.0
-        usual_slope = float(np.nanmedian(slope)) if np.isfinite(slope).any() else 0.0
+        values = [
+            one
+            for one in found.values
+            if abs(one[1].certain_change) > limits[1] and one[1].beside(whole).is_suspect  # values share the day
+        ]
+        slope = slope[np.isfinite(slope)]
+        usual_slope = float(np.median(slope)) if len(slope) else 0.0
+        lost = usual_slope > 0.0 and _is_lost(found, usual_slope, 1.4826 * float(np.median(abs(slope - usual_slope))))
         moved = found.score_change > SUSPECT_SCORE_CHANGE * float(score_change.max())
         scores = "scores moved too" if moved else "scores unchanged"
 
@@ -316,13 +332,13 @@ class Look:
 
         if whole.rows > SUSPECT_ROWS * (usual_rows := float(np.quantile(rows, 0.75))):
             return suspect("rows", f"{whole.rows / usual_rows:.3g} times the usual rows: sent more than once?")
-        if falls and usual_slope > 0.0 and _is_lost(found, usual_slope):
+        if falls and lost:
             return suspect("slope", f"labels fall as scores rise, positives {whole.times}, {scores}: labels flipped?")
         if whole.is_suspect and abs(whole.certain_change) > limits[0]:
             often = "labels missing?" if whole.level < 0.0 else "labels flipped, or negatives lost?"
             together = " in all values at once" if 1 < found.number_of_values == len(found.values) else ""
             return suspect("level", f"positives {whole.times}{together}, {scores}: {often}")
-        if usual_slope > 0.0 and _is_lost(found, usual_slope):
+        if lost:
             seen = f"slope {found.slope:.2f} ± {found.slope_error:.2f}, usually {usual_slope:.2f}"
             return suspect("slope", f"labels no longer follow the scores ({seen}): joined to the wrong rows?")
         if values:
@@ -399,8 +415,10 @@ class Look:
         return Look(past, np.array(state["scores"], dtype=np.float64), suspects)
 
 
-def _is_lost(found: Measured, usual_slope: float) -> bool:
+def _is_lost(found: Measured, usual: float, deviation: float) -> bool:
     """Tell whether the labels no longer follow the forecast."""
     if found.slope is None:
         return False
-    return found.slope + ERRORS * found.slope_error < SUSPECT_SLOPE * usual_slope
+    low, high = (found.slope + sign * ERRORS * found.slope_error for sign in (-1.0, 1.0))
+    far = usual - found.slope > LOST_SLOPE * max(found.slope_error, deviation)
+    return high < SUSPECT_SLOPE * usual or (low < 0.0 and far)
