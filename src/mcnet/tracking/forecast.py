@@ -22,6 +22,7 @@ from mcnet.tracking.value_changes import FOLLOWED, ValueOffsets
 
 __all__ = [
     "APART",
+    "LEVEL_CHANGE",
     "ComingPeriod",
     "Forecast",
     "Stack",
@@ -158,6 +159,8 @@ PRIOR_EVERYTHING, PRIOR_STACK, PRIOR_CAREFUL, PRIOR_OTHERS = 0.65, 0.10, 0.15, 0
 """The prior belief in everything, in the stack, in the careful stack, and in all other candidates together."""
 APART = ", values apart"
 """Ends the name of a candidate that follows values which leave the common movement by themselves."""
+LEVEL_CHANGE = "level since a change"
+"""Everything, with the level that the periods since a change of it show."""
 PRIOR_APART = 0.7
 """The share of a candidate's prior belief that goes to the same one with values apart."""
 NEW_CANDIDATE = 1e-6
@@ -176,6 +179,7 @@ def prior_belief(half_lives: Sequence[float], levels: int) -> dict[str, float]:
         "base scores",
         *(f"memory {half_life:g}" for half_life in half_lives),
         *(f"level {half_life:g}" for half_life in half_lives[:levels]),
+        LEVEL_CHANGE,
     ]
     first = {"everything": PRIOR_EVERYTHING, "stack": PRIOR_STACK, "careful stack": PRIOR_CAREFUL}
     return divided_belief(first | dict.fromkeys(others, PRIOR_OTHERS / len(others)))
@@ -323,6 +327,16 @@ class Forecast:
             stack=np.insert(self.stack, index, 0.0),
         )
 
+    def rebased(self, offsets: ValueOffsets, movement: float) -> "Forecast":
+        """Return the same forecast with other offsets of values, and the level since a change moved."""
+        candidates = {
+            name: weights + movement * (np.arange(len(weights)) == len(self.experts) + 1)
+            if name.startswith(LEVEL_CHANGE)
+            else weights
+            for name, weights in self.candidates.items()
+        }
+        return replace(self, offsets=offsets, candidates=candidates)
+
     def state(self, experts: list[Expert | None]) -> dict[str, Any]:
         """Return the forecast as JSON-able values; experts are named by their places in a list."""
         places = {id(expert): place for place, expert in enumerate(experts)}
@@ -345,7 +359,8 @@ class Forecast:
         candidates = {name: np.zeros(size) for name in state["candidates"]}
         for name, weights in state["candidates"].items():
             candidates[name][: len(weights)] = weights
-        # Files of before have no offsets of values, and no candidates that use them.
+        # Files of before have no offsets of values, and no candidates that use them, or the level since a change.
+        candidates.setdefault(LEVEL_CHANGE, candidates["everything"])
         for name in [name for name in candidates if filter_of(name) is not None]:
             candidates.setdefault(name + APART, candidates[name])
         belief = {**dict.fromkeys(candidates, 0.0), **state["belief"]}

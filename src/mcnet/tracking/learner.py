@@ -22,6 +22,7 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import in_field_order
 from mcnet.tracking.forecast import (
     APART,
+    LEVEL_CHANGE,
     ComingPeriod,
     Forecast,
     Stack,
@@ -36,7 +37,7 @@ from mcnet.tracking.forecast import (
 )
 from mcnet.tracking.look import Look, Measured, Suspect, measured
 from mcnet.tracking.memories import SMALLEST_FADING, EffectVariance, Memory, Seasons, coarse, season_lengths
-from mcnet.tracking.value_changes import FOLLOWED, ValueChanges
+from mcnet.tracking.value_changes import FOLLOWED, LevelChanges, ValueChanges
 from mcnet.version import __version__
 
 __all__ = ["Clock", "Learner"]
@@ -209,6 +210,8 @@ class Learner:
     """How far a field value is from its forecast beside the level of the period."""
     changes: ValueChanges = field(default_factory=ValueChanges)
     """Which values move by themselves."""
+    level_changes: LevelChanges = field(default_factory=LevelChanges)
+    """Whether the level of all rows has changed."""
     journal_digest: str | None = None
     """A digest of what was learnt from a journal, if everything was."""
     look: Look = field(default_factory=Look)
@@ -372,9 +375,13 @@ class Learner:
         if self.forecasts:
             self.previous = self.forecasts[-1]
         self._add_forecast(self.position)
-        if self.changes.runs and self.previous is not None:
-            self.changes = self.changes.rebased(new.contexts, *self.previous.movement(self.forecasts[-1], new))
-            self.forecasts[-1] = replace(self.forecasts[-1], offsets=self.changes.offsets())
+        if self.previous is not None:
+            latest, before = self.forecasts[-1], self.level_changes.offset
+            rows, movement = self.previous.movement(latest, new)
+            if self.changes.runs:
+                self.changes = self.changes.rebased(new.contexts, rows, movement)
+            self.level_changes = self.level_changes.rebased(float(rows @ movement[0]) / float(rows.sum()))
+            self.forecasts[-1] = latest.rebased(self.changes.offsets(), self.level_changes.offset - before)
 
     def _add_forecast(self, position: float) -> None:
         """Forecast the period after a place in time; keep those forecasts that periods to come are judged by."""
@@ -413,7 +420,7 @@ class Learner:
         served = features @ forecast.served
         chance = sigmoid(served)
         information, residual = weight * chance * (1.0 - chance), positives - weight * chance
-        whole, effect = np.array([information.sum()]), np.array([residual.sum()])
+        whole, effect, variance = np.array([information.sum()]), np.array([residual.sum()]), self.level_effect.value
         self.level_effect.add(effect, whole)
         self.level_spread.add(effect, whole)
         number = len(new.contexts)
@@ -439,10 +446,11 @@ class Learner:
             overdispersion=overdispersion,
             elapsed=step,
         )
+        latest, period = self.forecasts[-1], self.clock.last or str(self.clock.ticks)
+        if latest is not forecast:  # offsets are those beside the latest curves
+            logits = latest.logits(latest.of_cells(new))
+        self.level_changes = self.level_changes.learnt(logits["everything"], weight, positives, variance, step)
         if new.contexts.names:
-            latest, period = self.forecasts[-1], self.clock.last or str(self.clock.ticks)
-            if latest is not forecast:  # offsets are those beside the latest curves
-                logits = latest.logits(latest.of_cells(new))
             self.changes = self.changes.learnt(new.contexts, new.context, weight, positives, logits, period, step)
         level = balanced_level(features[:, len(forecast.experts) - 1], new, LEVEL_VARIANCE)
         information_of_level = 1.0 / (self.level_effect.value + 1.0 / max(float(whole[0]), 1e-9))
@@ -482,6 +490,7 @@ class Learner:
             information = 0.0 if memory.sketch is None else rate * (1.0 - rate) * memory.sketch.total_weight
             own = information / (information + 1.0 / variance)
             memories[index] = own * unit[index] + (1.0 - own) * memories[index + 1]
+        levels[LEVEL_CHANGE] = memories[number - 1] + unit[number + 1] * self.level_changes.offset
         candidates = {
             "everything": memories[number - 1],
             "stack": self._stacked(self.stack.weights, memories, centre, seasonal),

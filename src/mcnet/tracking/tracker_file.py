@@ -17,11 +17,11 @@ from mcnet._shared.files import checksum, disk_path, write_json
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.entries import sketch_digest
-from mcnet.tracking.forecast import APART, Forecast, Stack, divided_belief
+from mcnet.tracking.forecast import APART, LEVEL_CHANGE, Forecast, Stack, divided_belief, widened_belief
 from mcnet.tracking.learner import Clock, Judgement, Learner
 from mcnet.tracking.look import Look
 from mcnet.tracking.memories import EffectVariance, Expert, Memory, Seasons, expert_from_state
-from mcnet.tracking.value_changes import ValueChanges
+from mcnet.tracking.value_changes import LevelChanges, ValueChanges
 
 __all__ = ["load_tracker", "save_tracker"]
 
@@ -92,6 +92,7 @@ def _document(learner: Learner, files: list[str | None]) -> dict[str, Any]:
         "seasons": learner.seasons.state(),
         "belief": learner.belief,
         "changes": learner.changes.state(),
+        "level_changes": learner.level_changes.state(),
         "clock": learner.clock.state(),
         "position": learner.position,
         "learnt": learner.learnt,
@@ -163,6 +164,10 @@ def _learner(document: Mapping[str, Any], load: Callable[[str], Sketch]) -> Lear
     learner.belief = belief if len(belief) > len(names) else divided_belief(belief)
     if "changes" in document:
         learner.changes = ValueChanges.restored(document["changes"])
+    if "level_changes" in document:
+        learner.level_changes = LevelChanges.restored(document["level_changes"])
+    else:  # of before there was that candidate
+        learner.belief = widened_belief(learner.belief, learner.prior_belief())
     learner.clock = Clock.restored(document["clock"])
     learner.position, learner.learnt = float(document["position"]), int(document["learnt"])
     learner.usual_rows = float(document.get("usual_rows", 0.0))
@@ -190,7 +195,7 @@ def _forecast(state: Mapping[str, Any], learner: Learner, experts: list[Expert])
 
 def _plain_names(learner: Learner) -> list[str]:
     """Return the candidates that files of version 1 have, in their order."""
-    return [name for name in learner.prior_belief() if not name.endswith(APART)]
+    return [name for name in learner.prior_belief() if not name.endswith(APART) and name != LEVEL_CHANGE]
 
 
 def _named(states: Any, names: list[str]) -> dict[str, Any]:

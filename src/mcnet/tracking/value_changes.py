@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import FloatArray, IndexArray, sigmoid, sums_by
 from mcnet.rows.contexts import ANY, Contexts
 
-__all__ = ["FOLLOWED", "AlikeRows", "ValueChanges", "ValueOffsets"]
+__all__ = ["FOLLOWED", "AlikeRows", "LevelChanges", "ValueChanges", "ValueOffsets"]
 
 FOLLOWED = ("everything", "stack", "careful stack")
 """The candidates whose deviations by value are filtered. Those of a level alone share the filter of everything."""
@@ -177,6 +177,50 @@ class AlikeRows:
         curvature = number * chance * (1.0 - chance)
         likelihood = positives * logit - number * np.logaddexp(0.0, logit) - (mode - mean) ** 2 / (2.0 * variance)
         return likelihood - 0.5 * np.log1p(variance * curvature), mode, 1.0 / (curvature + 1.0 / variance)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelChanges:
+    """A run-length filter of the level of all rows beside everything: `[1, runs]`, as in `FieldRuns`."""
+
+    runs: FieldRuns = field(default_factory=lambda: FieldRuns.none().grown(1))
+
+    @property
+    def offset(self) -> float:
+        """By how many logits the level is expected to differ from that of everything."""
+        return float(self.runs.offsets()[0][0, 0])
+
+    def learnt(
+        self, logits: FloatArray, weight: FloatArray, positives: FloatArray, effect: float, step: float
+    ) -> LevelChanges:
+        """Return what is known after a period.
+
+        Parameters
+        ----------
+        logits, weight, positives : of its cells, the logits by everything.
+        effect : the variance of what one period changes, in squared logits.
+        step : how much of a usual period it is.
+        """
+        chance = sigmoid(logits)
+        sums = (positives, weight * chance, weight * chance * (1.0 - chance))
+        rows, usual = AlikeRows(*(part.sum(keepdims=True) for part in sums)), ValueChanges(excess=max(effect, 1e-6))
+        found = self.runs.learnt(0, np.array([True]), rows, usual, step)
+        return LevelChanges(FieldRuns(*(part[None].astype(np.float32) for part in found)))
+
+    def rebased(self, movement: float) -> LevelChanges:
+        """Return the same filter beside everything that has learnt the period too, and moved by so many logits."""
+        mean = self.runs.mean.copy()
+        mean[:, :, 1:] -= np.float32(movement)
+        return LevelChanges(replace(self.runs, mean=mean))
+
+    def state(self) -> list[list[float]]:
+        """Return the state as JSON-able values, exact to the bit."""
+        return [part[0, 0].tolist() for part in (self.runs.weight, self.runs.mean, self.runs.variance)]
+
+    @staticmethod
+    def restored(state: Sequence[Sequence[float]]) -> LevelChanges:
+        """Return the filter that `state` described."""
+        return LevelChanges(FieldRuns(*(np.array([[part]], dtype=np.float32) for part in state)))
 
 
 @dataclass
