@@ -24,7 +24,7 @@ from mcnet.store.state import MONITOR, LoopState
 from mcnet.store.store import Store
 from mcnet.store.versions import Registry, Version
 from mcnet.tracking.monitor import CellProbabilities, Monitor
-from mcnet.tracking.tracker import followed_ages, followed_values
+from mcnet.tracking.tracker import followed_values
 
 # The status of the loop: what is served, what the last run decided and why, and whether it is calibrated.
 
@@ -159,7 +159,7 @@ def _suspects(learnt: Learnt) -> list[dict[str, Any]]:
 
 def _following(learnt: Learnt) -> dict[str, Any]:
     """Return which memory is used, and which field values move by themselves, the farthest first."""
-    level, shape = followed_ages(learnt.learner)
+    level, shape = learnt.learner.followed_ages()
     values = followed_values(learnt.learner)
     moving = values.filter(pl.col("since").is_not_null()).sort(pl.col("offset").abs(), descending=True)
     others = values.filter(pl.col("since").is_null())["memory"].to_list()

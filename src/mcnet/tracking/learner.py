@@ -569,6 +569,14 @@ class Learner:
         The level that a mean age a is best for moves by 1 / (a (a + 1)) of that variance in a period (the steady state
         of the local level model).
         """
-        weights = self.forecasts[-1].memory_weights([memory.half_life for memory in self.memories[:-1]])[1]
-        age = max(mean_age(weights, np.array([memory.age for memory in self.memories])), 0.5)
+        age = max(self.followed_ages()[0], 0.5)
         return self.clock.waiting / (age * (age + 1.0))
+
+    def followed_ages(self) -> tuple[float, float]:
+        """Return the mean age in periods of what the level follows, and of what slope and shape follow."""
+        latest, ages = self.forecasts[-1], np.array([memory.age for memory in self.memories])
+        of_curves, of_level = latest.memory_weights([memory.half_life for memory in self.memories[:-1]])
+        share = sum(latest.belief.get(LEVEL_CHANGE + end, 0.0) for end in ("", APART))
+        (moved,), (run,) = self.level_changes.runs.moved()
+        younger = max(ages[-1] - run / 2.0, 0.0)  # of the part of everything's weight whose level has changed since
+        return mean_age(of_level, ages) - float(share * moved * younger), mean_age(of_curves, ages)

@@ -19,7 +19,7 @@ from mcnet.rows.columns import as_array, scores_column
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.forecast import APART, Forecast, mean_age
+from mcnet.tracking.forecast import APART, Forecast
 from mcnet.tracking.learner import SERVED, Learner
 from mcnet.tracking.look import Suspect
 from mcnet.tracking.memories import BAYES, RESOLUTION, check_method
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from mcnet.store.journal import Journal
 
-__all__ = ["Tracker", "TrackerExplanation", "followed_ages", "followed_values"]
+__all__ = ["Tracker", "TrackerExplanation", "followed_values"]
 
 # The beliefs of a tracker, as a table and a plot.
 
@@ -165,7 +165,7 @@ def explained(learner: Learner) -> TrackerExplanation:
 
     of_curves, of_level = latest.memory_weights(half_lives)
     was_curves, was_level = (None, None) if previous is None else previous.memory_weights(half_lives)
-    add("memory", ["level", "slope and shape"], np.array(followed_ages(learner)))
+    add("memory", ["level", "slope and shape"], np.array(learner.followed_ages()))
     add("weight of curves", memories, of_curves, was_curves)
     add("weight of level", memories, of_level, was_level)
     belief, before = (_plain_belief(f, candidates) for f in (latest, previous or latest))
@@ -198,18 +198,11 @@ def explained(learner: Learner) -> TrackerExplanation:
     return TrackerExplanation(*told, table, followed_values(learner), tuple(learner.look.suspects))
 
 
-def followed_ages(learner: Learner) -> tuple[float, float]:
-    """Return the mean age in periods of what the level follows, and of what slope and shape follow."""
-    of_curves, of_level = learner.forecasts[-1].memory_weights([one.half_life for one in learner.memories[:-1]])
-    ages = np.array([memory.age for memory in learner.memories])
-    return mean_age(of_level, ages), mean_age(of_curves, ages)
-
-
 def followed_values(learner: Learner) -> "pl.DataFrame":
     """Return what is followed for each field value, as `TrackerExplanation.values` has it."""
     import polars as pl
 
-    latest, (age, _) = learner.forecasts[-1], followed_ages(learner)
+    latest, (age, _) = learner.forecasts[-1], learner.followed_ages()
     changes, weight = learner.changes, latest.served[len(latest.experts) + 2 :]
     rows = []
     for number, (name, index) in enumerate(zip(changes.names, changes.values, strict=True)):
