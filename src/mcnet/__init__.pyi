@@ -25,6 +25,7 @@ from mcnet.errors import (
     NotSupportedError,
     StoreUnavailableError,
 )
+from mcnet.field_search import FieldSearch, find_fields
 from mcnet.metrics.evaluation import Evaluation, evaluate, evaluate_sketch
 from mcnet.metrics.slices import Slices, slices
 from mcnet.model.model import CalibrationModel
@@ -66,6 +67,7 @@ __all__ = [
     "CalibrationWarning",
     "Calibrator",
     "Evaluation",
+    "FieldSearch",
     "FileFormatError",
     "GammaScaling",
     "GaussianScaling",
@@ -106,6 +108,7 @@ __all__ = [
     "diff",
     "evaluate",
     "evaluate_sketch",
+    "find_fields",
     "load",
     "methods",
     "plot_curves",

@@ -12,7 +12,7 @@ from mcnet.cli.journal import backtest, journal
 from mcnet.cli.monitor import monitor
 from mcnet.cli.show import export, show
 from mcnet.cli.sketch import merge, sketch
-from mcnet.cli.slices import slices
+from mcnet.cli.slices import fields, slices
 from mcnet.cli.store import store
 from mcnet.cli.update import serve, update
 from mcnet.cli.value import value
@@ -26,7 +26,7 @@ app = options.Commands(
 
 _EVERY_COMMAND = "Options of every command: --head, --config, --no-config, --debug. See mcnet --help."
 _COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
-    "Learn": (fit, compare, sketch, merge, methods),
+    "Learn": (fit, compare, fields, sketch, merge, methods),
     "Use": (apply, evaluate, slices, value, show, diff, export),
     "Over time": (journal, update, monitor, backtest),
     "Serve": (serve, versions, store),

@@ -32,6 +32,7 @@ def compare(
     score: options.Score = None,
     label: options.Label = None,
     field: options.Fields = None,
+    fields: options.AutoFields = None,
     weight: options.Weight = None,
     value: options.Value = None,
     value_per_positive: options.ValuePerPositive = None,
@@ -100,7 +101,7 @@ def compare(
             check_output(path, sources, force=force, endings=endings)
     if judged is not None:
         _warn_of_common_files(printer, source, judged)
-    spec = source.spec(context)
+    spec = source.with_fields(printer, source.spec(context), fields, time)
     # Without --every, the period is found while the rows are read.
     found = AutomaticPeriod()
     timed = source.read(printer, replace(source.with_time(spec, time, every or found), folds=1 if test else folds))

@@ -23,6 +23,7 @@ def fit(
     score: options.Score = None,
     label: options.Label = None,
     field: options.Fields = None,
+    fields: options.AutoFields = None,
     weight: options.Weight = None,
     propensity: options.Propensity = None,
     time: options.Time = None,
@@ -61,7 +62,8 @@ def fit(
     chosen = calibrator(method, **parse_settings(parameters))
     if every is not None and time is None:
         raise InputError("--every cuts a column of time to periods; pass --time too")
-    spec = source.with_time(source.spec(context), time, every)
+    spec = source.with_fields(printer, source.spec(context), fields, time)
+    spec = source.with_time(spec, time, every)
     chosen_periods = source.chosen_periods(since=since, until=until, half_life=half_life)
     sketch = source.read(printer, spec, **chosen_periods)
     parts = source.periods(spec.fields, since, until) if time is None else by_period(sketch, time)

@@ -485,6 +485,19 @@ HalfLife = Annotated[
         "--half-life", metavar="N", help="Of a journal: the weight of rows halves every N periods.", show_default=False
     ),
 ]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="COLUMN", help="A column to leave out, such as an id; may be repeated."),
+]
+AutoFields = Annotated[
+    str | None,
+    typer.Option(
+        "--fields",
+        metavar="auto",
+        help="auto instead of --field: the columns that mcnet fields finds.",
+        show_default=False,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 Thresholds = Annotated[
     list[str] | None,

@@ -16,6 +16,7 @@ from mcnet.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
     from mcnet._shared.arrays import ScoreType
+    from mcnet.field_search import FieldSearch
     from mcnet.model.model import CalibrationModel
     from mcnet.rows.locations import Locations
     from mcnet.rows.periods import AutomaticPeriod
@@ -242,6 +243,28 @@ class RowSource:
         # A saved sketch keeps all its fields unless some are named.
         return timed if spec.fields or not self.finished else replace(timed, fields=())
 
+    def find_fields(
+        self, printer: Printer, spec: "RowSpec", time: str | None, exclude: Sequence[str] = ()
+    ) -> "FieldSearch":
+        """Search the columns of logs for those that are worth being fields; refuse rows that were sketched before."""
+        from mcnet.field_search import search_files
+
+        if self.finished:
+            raise InputError(f"{self.names[0]} was sketched before and has no other columns; give the log itself")
+        if spec.score is None or spec.label is None:
+            raise InputError("name the columns with --score and --label")
+        with printer.steps("searching for fields") as step:
+            return search_files(self.paths, spec, exclude=exclude, time=time, progress=step)
+
+    def with_fields(self, printer: Printer, spec: "RowSpec", fields: str | None, time: str | None) -> "RowSpec":
+        """Return the spec with the fields that --fields auto finds; as it is without that option."""
+        if fields is None:
+            return spec
+        refuse_other_fields(fields, spec.fields)
+        found = self.find_fields(printer, spec, time)
+        say_fields(printer, found)
+        return replace(spec, fields=found.fields)
+
     def refuse_time(self, time: str | None) -> None:
         """Refuse a column of time for a journal."""
         if self.journal is not None and time is not None:
@@ -287,6 +310,24 @@ class RowSource:
             return None
         sketches = self.journal.sketches(since, until)
         return {period: sketch.only(*field) if field else sketch for period, sketch in sketches}
+
+
+def refuse_other_fields(fields: str, named: Sequence[str]) -> None:
+    """Refuse what --fields does not take, and --field beside it."""
+    if fields != "auto":
+        raise InputError(f"--fields is {fields!r}; it takes auto alone: name a field with --field {fields}")
+    if named:
+        raise InputError("--fields auto and --field were both given; give one of them")
+
+
+def say_fields(printer: Printer, found: "FieldSearch") -> None:
+    """Say which fields were chosen, and which columns look like outcomes."""
+    gain = found.base_log_loss - found.log_loss
+    chosen = f"{', '.join(found.fields)} (log-loss {gain:.5f} lower)" if found.fields else "none gains anything"
+    printer.note(f"fields chosen: {chosen}; only you know whether they are known at serving. mcnet fields shows all")
+    for one in found.candidates:
+        if one.warning is not None:
+            printer.note(f"{one.name} {one.warning}: not taken")
 
 
 def value_number(typed: str | None) -> float | None:

@@ -37,6 +37,7 @@ def update(
     score: options.Score = None,
     label: options.Label = None,
     field: options.Fields = None,
+    fields: options.AutoFields = None,
     weight: options.Weight = None,
     value: options.Value = None,
     value_per_positive: options.ValuePerPositive = None,
@@ -125,7 +126,7 @@ def update(
     """
     from mcnet.cli.options import printer_of
     from mcnet.cli.run import UNUSABLE, plain_interrupts
-    from mcnet.cli.sources import source_of, value_number
+    from mcnet.cli.sources import refuse_other_fields, source_of, value_number
     from mcnet.operations.alerts import Webhook
     from mcnet.operations.update import update as run_update
 
@@ -136,6 +137,8 @@ def update(
         options.refuse_read_options("no logs are named")
     # Without logs, columns that the configuration file names concern nobody.
     columns = {} if given is None else given.spec(context).arguments()
+    if fields is not None:
+        refuse_other_fields(fields, columns.get("field") or ())
     number = value_number(value)
     if number is not None:
         columns["value"] = number
@@ -147,6 +150,7 @@ def update(
             [] if given is None else given.paths,
             head=options.head_name(),
             **columns,
+            fields=fields,
             time=time,
             every=every,
             period=period,
@@ -185,6 +189,10 @@ def _lines(done: "Update") -> list[str]:
     """Return what a person wants to know of a run."""
     known = f" ({done.added.unchanged:,} files unchanged)" if done.added.unchanged else ""
     lines = [f"rows       {done.added.rows:,} new{known}"]
+    if done.fields is not None:
+        lines.append(
+            f"fields     {', '.join(done.fields) or 'none'} (chosen in the first run; a new head chooses anew)"
+        )
     if done.until is not None:
         lines.append(f"learnt     {counted(len(done.learnt), 'period')}, until {done.until}")
     served = f"version {done.version} is served" if done.version else "no version is served yet"

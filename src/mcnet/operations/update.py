@@ -15,6 +15,7 @@ from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import finite
 from mcnet._shared.messages import warn
 from mcnet.errors import Advice, BusyError, InputError, McnetError
+from mcnet.field_search import search_files
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text
 from mcnet.operations.alerts import Event, add_events, alarm_event, make_key
@@ -28,11 +29,12 @@ from mcnet.rows.logs import ChangedFileError, expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
 from mcnet.sketch.scan import are_sketches, unnamed_column
+from mcnet.store.additions import shape_of
 from mcnet.store.entries import Addition, OtherRowsError
 from mcnet.store.journal import Journal
 from mcnet.store.pointer import now
 from mcnet.store.state import FILES, MONITOR, REFUSED, SUSPECT, LoopState
-from mcnet.store.store import Lease, Store
+from mcnet.store.store import Head, Lease, Store
 from mcnet.store.versions import Registry, Version
 from mcnet.tracking.look import Suspect
 from mcnet.tracking.memories import BAYES, check_method
@@ -178,6 +180,8 @@ class Update:
     """Since when and why the current version is held, if it is."""
     status: Path | None = None
     """The status page, if one was asked for."""
+    fields: tuple[str, ...] | None = None
+    """The fields that were chosen when the head was begun, if they were not named."""
 
     def advice(self, alarm: Alarm) -> str:
         """Return what to do about an alarm, in one sentence.
@@ -208,6 +212,7 @@ class Update:
             "suspect": list(self.suspect),
             "held": self.held,
             "status": None if self.status is None else str(self.status),
+            **({} if self.fields is None else {"fields": list(self.fields)}),
         }
 
 
@@ -261,6 +266,7 @@ def update(
     score: str | None = None,
     label: str | None = None,
     field: str | Sequence[str] | None = None,
+    fields: Literal["auto"] | None = None,
     weight: str | None = None,
     value: str | float | None = None,
     value_per_positive: str | None = None,
@@ -305,6 +311,8 @@ def update(
         nor label is named, logs are read as the last run has read those of this head.
     value, value_per_positive : of logs, as in `mcnet.scan`: the journal keeps the sums, and the status and dashboard
         have money. A number is what every positive is worth, of logs and of feedback.
+    fields : "auto" instead of `field`: those that `mcnet.find_fields` finds in the first logs of a head. The choice is
+        kept with the head: a head that has rows stays as it is, and a new one chooses anew.
     time, every : of logs: the column of timestamps and the length of a period, such as "1h".
     period : instead of `time`: the one period of all rows; for saved sketches, too.
     source, age, counted, replace, allow : as in `Journal.add_files`.
@@ -352,9 +360,11 @@ def update(
             time, every = known.settings.get("time"), every or known.settings.get("every")
         if value is None and value_per_positive is None:
             money = {role: known.settings.get(role) for role in money}
-    fields = field_names(columns.pop("field"))
+    given = field_names(columns.pop("field"))
     named: dict[str, Any] = {role: column for role, column in money.items() if isinstance(column, str)}
-    spec = RowSpec(fields=fields, resolution=resolution, **columns, **named)
+    spec = RowSpec(fields=given, resolution=resolution, **columns, **named)
+    chosen = _auto_fields(known, fields, spec, logs, time)
+    spec = spec if chosen is None else dataclasses.replace(spec, fields=chosen)
     spec = spec if time is None else spec.with_time(time, every)
     how = Addition(source, age, counted, replace, allow)
     try:
@@ -369,8 +379,10 @@ def update(
     with opened.learning(name, wait_seconds=wait_seconds) as lease:
         try:
             added = add_rows(journal, state, files, reading)
+            if chosen is not None:
+                opened.configure(name, auto_fields=list(chosen))
             if time is not None and added.files:
-                opened.configure(name, **columns, **money, field=list(fields) or None, time=time, every=every)
+                opened.configure(name, **columns, **money, field=list(given) or None, time=time, every=every)
             elif value is not None and not isinstance(value, str):
                 opened.configure(name, **money)
             last = None if until is None else period_text(until)
@@ -388,9 +400,32 @@ def update(
             with suppress(McnetError, OSError):  # what is wrong matters more than its line
                 _add_failed_run(opened, name, reason, note, started)
             raise
+    done = done if chosen is None else dataclasses.replace(done, fields=chosen)
     if done.status is not None:
         write_status_page(done.status, status_of(opened, name) or {})
     return done
+
+
+def _auto_fields(
+    head: Head | None, asked: str | None, spec: RowSpec, logs: Any, time: str | None
+) -> tuple[str, ...] | None:
+    """Return the fields that were chosen for a head, or are to be chosen now; None if fields are named."""
+    if asked not in (None, "auto"):
+        raise InputError(f'fields is {asked!r}; it takes "auto" alone: name fields with field=')
+    if asked is not None and spec.fields:
+        raise InputError('fields="auto" and field were both given; give one of them')
+    kept = None if head is None else head.settings.get("auto_fields")
+    if kept is not None or asked is None:
+        return tuple(kept) if kept is not None and not spec.fields else None
+    shape = shape_of(head)
+    if shape is not None:
+        own = ", ".join(shape[0]) or "none"
+        raise InputError(f"the head has rows with named fields ({own}); automatic fields are chosen for a new head")
+    named = [logs] if isinstance(logs, str | PathLike) else list(logs)
+    if not named or spec.score is None or spec.label is None:
+        raise InputError("fields are chosen from the first logs of a head; give logs, score and label")
+    paths = logs if isinstance(logs, Locations) else expand_paths(named)
+    return search_files(paths, spec, time=time).fields
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ def scan(
     propensity: str | None = None,
     bins: int | None = None,
     like: Any = None,
+    fields: str | None = None,
 ) -> Sketch:
     """Sketch log files, a table, or a table of a database in one pass; files and lazy tables in bounded memory.
 
@@ -110,11 +111,14 @@ def scan(
     value, value_per_positive, propensity : names of columns; see Sketch.from_rows.
     bins : into how many bins numbers that are fields are cut, 16 if None; their edges are chosen from the rows.
     like : a sketch, or a model: its edges are taken instead, as the parts of one sketch need.
+    fields : "auto" instead of `field`: those that `mcnet.find_fields` finds in files or a table.
 
     Returns
     -------
     The sketch of the rows.
     """
+    if fields is not None:
+        field = _found_fields(rows, fields, field, score=score, label=label, weight=weight, score_type=score_type)
     spec = RowSpec(
         score,
         label,
@@ -164,6 +168,15 @@ def scan(
         )
     with read_with(storage_options=storage_options, separator=separator, where=where, bins=bins):
         return _scan_files(expand_paths(rows), spec, progress, source_name(rows))
+
+
+def _found_fields(rows: Any, fields: str, field: Any, **columns: Any) -> list[str]:
+    """Return the fields that a search finds; refuse fields that are named as well."""
+    from mcnet.field_search import find_fields
+
+    if fields != "auto" or field is not None:
+        raise InputError('fields is "auto", and then no field is named; name fields with field=')
+    return list(find_fields(rows, **columns).fields)
 
 
 def _scan_files(

@@ -31,7 +31,7 @@ KEY_DAYS = 30.0
 
 _LONGEST_NAME = 64
 _SETTINGS = {"score", "label", "weight", "field", "time", "every", "score_type", "negatives_kept", "key_days"}
-_SETTINGS |= {"value", "value_per_positive"}
+_SETTINGS |= {"value", "value_per_positive", "auto_fields"}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,605 @@
+"""Which columns are worth being fields: forward selection by the log-loss of rows held back.
+
+Every candidate is judged with a fast additive model on top of the score: an offset and a slope per value, and an offset
+per pair of values with the fields chosen before, each shrunk by a variance that is learnt and may be zero.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_expit
+from scipy.stats import norm
+
+from mcnet._shared.arrays import CodeArray, FloatArray, ScoreType, logit, sigmoid
+from mcnet.errors import InputError
+from mcnet.rows.candidates import Candidate, candidate_fields
+from mcnet.rows.columns import labels_column, restore_negatives, row_hashes, scores_column, weights_column
+from mcnet.rows.contexts import distinct_combinations
+from mcnet.rows.derived import CLOCK
+from mcnet.rows.fields import FieldColumn, is_table
+from mcnet.rows.locations import Locations
+from mcnet.rows.logs import batches, expand_paths, open_log, require_columns, source_name
+from mcnet.rows.periods import timestamps_of
+from mcnet.rows.spec import RowSpec
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_ROWS = 2_000_000
+"""Of a longer log a sample of so many rows is searched."""
+_MOST_CELLS = 30_000_000
+"""Of a log of many columns, fewer rows: so many cells."""
+
+_MOST_VALUES = 20_000
+"""A column of more values is an id, not a field."""
+_LEAST_ROWS_PER_VALUE = 5
+_MOST_FIELDS = 8
+_FOLDS = 4
+_SPANS = 160
+"""A log with timestamps is cut into so many spans of equal rows, of which every fourth is held back in turn."""
+_LEVEL = 0.95
+_TRIED_FIRST, _TRIED_EXACTLY = 6, 3
+"""So many of the best candidates of the first and of a later round are judged by a whole fit."""
+_SCREENED_BY_ALL_FOLDS = 20
+"""More candidates than this are screened by one fold alone."""
+_SWEEPS = 4
+_SCORE_BINS = 100
+_RARE_ROWS = 100
+"""A value of fewer rows is rare."""
+_VARIANCES = np.concatenate([[0.0], np.exp(np.linspace(np.log(1e-5), np.log(9.0), 40))])
+_MOST_PAIRS = 300_000
+_WORTH = 0.00002
+"""A field whose gain may be less than this is not worth its curves."""
+_WORTH_OF_AN_HOUR_OF_THE_WEEK = 0.0003
+"""Beside hour and weekday, whose pairs say the same, it has to gain more."""
+_OUTCOME = 0.5
+"""A column that takes more than this share of the log-loss away looks like the label."""
+
+KNOWN_AT_SERVING = (
+    "Only you know which columns are known when a score is served: leave out all others with --exclude, "
+    "whatever they gain here."
+)
+
+
+# Rows: read once, sampled by a hash where they are many.
+
+
+class RowSample:
+    """Rows of a log, batch after batch; of very many, a sample by a hash that keeps positives first."""
+
+    def __init__(self, most: int = MOST_ROWS) -> None:
+        """Start without rows."""
+        self.most, self.rows = most, 0
+        self._parts: list[pl.DataFrame] = []
+        self._limits = {False: 1.0, True: 1.0}
+        """The share of negatives and of positives that is kept."""
+
+    def add(self, table: "pl.DataFrame", label: str) -> None:
+        """Add the next rows."""
+        import polars as pl
+
+        chance = pl.Series(_CHANCE, row_hashes(self.rows, len(table)) / 2.0**64)
+        positive = (table[label].cast(pl.Float64, strict=False).fill_null(0.0) > 0.0).alias(_POSITIVE)
+        self.rows += len(table)
+        self._parts.append(table.with_columns(chance, positive))
+        self._parts[-1] = self._kept(self._parts[-1])
+        if sum(map(len, self._parts)) > 1.25 * self.most:
+            self._thin()
+
+    def _kept(self, table: "pl.DataFrame") -> "pl.DataFrame":
+        import polars as pl
+
+        limit = pl.when(pl.col(_POSITIVE)).then(self._limits[True]).otherwise(self._limits[False])
+        return table.filter(pl.col(_CHANCE) < limit)
+
+    def _thin(self) -> None:
+        import polars as pl
+
+        whole = pl.concat(self._parts, how="vertical_relaxed")
+        positives = int(whole[_POSITIVE].sum())
+        kept = min(positives, self.most // 2)
+        shares = {True: kept / max(positives, 1), False: (self.most - kept) / max(len(whole) - positives, 1)}
+        self._limits = {kind: limit * min(shares[kind], 1.0) for kind, limit in self._limits.items()}
+        self._parts = [self._kept(whole)]
+
+    def table(self) -> "tuple[pl.DataFrame, FloatArray]":
+        """Return the rows kept, and for how many rows each stands."""
+        import polars as pl
+
+        if self.rows == 0:
+            raise InputError("there are no rows to search; at least one is needed")
+        if sum(map(len, self._parts)) > self.most:
+            self._thin()
+        whole = pl.concat(self._parts, how="vertical_relaxed")
+        positive = whole[_POSITIVE].to_numpy()
+        stands = np.where(positive, 1.0 / self._limits[True], 1.0 / self._limits[False])
+        return whole.drop(_CHANCE, _POSITIVE), stands
+
+
+_CHANCE, _POSITIVE = "mcnet chance", "mcnet positive"
+
+
+# What is known of a column that may be a field.
+
+
+@dataclass
+class FieldGain:
+    """A column, or what is derived from it, that may be a field, and what it gains.
+
+    Attributes
+    ----------
+    name : as --field takes it.
+    values : how many values it has in the rows.
+    rare : the share of rows in values of fewer than 100 rows.
+    gain : by how much it alone lowers the log-loss of rows held back.
+    added, low, high : the same beside the fields chosen before, and its interval.
+    chosen : its place among the chosen fields, from 1; None for the others.
+    warning : why it looks like an outcome, or cannot be a field.
+    """
+
+    name: str
+    values: int
+    rare: float = 0.0
+    gain: float | None = None
+    added: float | None = None
+    low: float | None = None
+    high: float | None = None
+    chosen: int | None = None
+    warning: str | None = None
+    codes: CodeArray = field(default_factory=lambda: np.empty(0, dtype=np.int32), repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON-able values."""
+        names = ("name", "values", "rare", "gain", "added", "low", "high", "chosen", "warning")
+        return {name: getattr(self, name) for name in names}
+
+
+def _gain_of(made: FieldColumn) -> FieldGain:
+    """Return a candidate with the codes of its rows."""
+    seen, codes = np.unique(made.codes, return_inverse=True)
+    counts = np.bincount(codes)
+    rare = float(counts[counts < _RARE_ROWS].sum() / max(len(codes), 1))
+    return FieldGain(made.name, len(seen), rare, codes=codes.astype(np.int32))
+
+
+def _looks_like_an_outcome(missing: NDArray[np.bool_], y: FloatArray, w: FloatArray) -> str | None:
+    """Return the warning that a column is filled for positives alone; None if it is not."""
+    positives, negatives = float(np.sum(w * y)), float(np.sum(w * (1.0 - y)))
+    filled = w * ~missing
+    among_positives = float(np.sum(filled * y)) / max(positives, 1e-300)
+    among_negatives = float(np.sum(filled * (1.0 - y))) / max(negatives, 1e-300)
+    if among_positives > 0.5 and among_negatives < 0.01:
+        return "looks like an outcome: it is filled for positives alone"
+    if among_negatives > 0.5 and among_positives < 0.01:
+        return "looks like an outcome: it is filled for negatives alone"
+    return None
+
+
+# The additive model: terms of offsets (and slopes) per value, each with a variance that is learnt.
+
+
+def learnt_variance(gradient: FloatArray, curvature: FloatArray) -> float:
+    """Return the prior variance of the highest marginal likelihood for offsets with these gradients and curvatures."""
+    used = curvature > 1e-12
+    g, h = gradient[used], curvature[used]
+    if len(g) == 0:
+        return 0.0
+    ratio = 1.0 + h[:, None] * _VARIANCES
+    evidence = np.sum(0.5 * g[:, None] ** 2 * _VARIANCES / ratio - 0.5 * np.log(ratio), axis=0)
+    return float(_VARIANCES[int(np.argmax(evidence))])
+
+
+@dataclass(frozen=True)
+class _Term:
+    """Codes of a term, and what is multiplied with its coefficients: 1 for offsets, the centred score for slopes."""
+
+    codes: CodeArray
+    size: int
+    times: FloatArray | None = None
+
+    def sums(self, residual: FloatArray, curvature: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the gradient and the curvature of each coefficient."""
+        if self.times is not None:
+            residual, curvature = residual * self.times, curvature * self.times**2
+        return (
+            np.bincount(self.codes, residual, minlength=self.size),
+            np.bincount(self.codes, curvature, minlength=self.size),
+        )
+
+    def add(self, z: FloatArray, coefficients: FloatArray) -> None:
+        step = coefficients[self.codes]
+        z += step if self.times is None else step * self.times
+
+
+def _step(term: _Term, y: FloatArray, w: FloatArray, z: FloatArray, old: FloatArray) -> FloatArray:
+    """Return the coefficients after a Newton step of one term, shrunk by a variance learnt from its own rows."""
+    p = sigmoid(z)
+    gradient, curvature = term.sums(w * (y - p), w * p * (1.0 - p))
+    target = gradient + curvature * old  # the gradient at zero of the quadratic that the step follows
+    variance = learnt_variance(target, curvature)
+    if variance == 0.0:
+        return np.zeros_like(old)
+    return np.clip(target / (curvature + 1.0 / variance), -8.0, 8.0)
+
+
+class _Rows:
+    """The rows of a search: labels, weights, base logits, and the folds by which they are held back in turn."""
+
+    def __init__(self, score: FloatArray, y: FloatArray, w: FloatArray, folds: "list[tuple[Any, Any]]") -> None:
+        self.y, self.w, self.folds = y, w, folds
+        z = logit(score)
+        mean = float(np.average(z, weights=w))
+        spread = float(np.sqrt(np.average((z - mean) ** 2, weights=w)))
+        self.z, self.x = z, (z - mean) / (spread or 1.0)
+        edges = np.unique(np.quantile(z, np.linspace(0.0, 1.0, _SCORE_BINS + 1)[1:-1]))
+        bins = np.searchsorted(edges, z, side="right").astype(np.int32)
+        self.base = [_Term(bins, len(edges) + 1)]
+
+    def loss(self, rows: Any, z: FloatArray) -> FloatArray:
+        """Return the weighted log-loss of each row."""
+        y = self.y[rows]
+        return -self.w[rows] * (y * log_expit(z) + (1.0 - y) * log_expit(-z))
+
+    def terms(self, fields: "Sequence[FieldGain]") -> list[_Term]:
+        """Return the terms of fields: offsets and slopes per value, offsets per pair of values."""
+        terms = []
+        for number, one in enumerate(fields):
+            terms += [_Term(one.codes, one.values), _Term(one.codes, one.values, self.x)]
+            for other in fields[:number]:
+                if one.values * other.values <= 20 * _MOST_PAIRS:
+                    _, both = distinct_combinations([one.codes, other.codes], [one.values, other.values])
+                    size = int(both.max()) + 1
+                    if max(one.values, other.values) < size <= _MOST_PAIRS:  # one does not follow from the other
+                        terms.append(_Term(both.astype(np.int32), size))
+        return terms
+
+    def held_back(self, fields: "Sequence[FieldGain]") -> tuple[FloatArray, list[tuple[Any, FloatArray]]]:
+        """Return the loss of each judged row with these fields, and the forecast of all rows for each fold."""
+        terms, loss, forecasts = [*self.base, *self.terms(fields)], [], []
+        for fit, judge in self.folds:
+            z = self._fitted(terms, fit)
+            loss.append(self.loss(judge, z[judge]))
+            forecasts.append((fit, z))
+        return np.concatenate(loss), forecasts
+
+    def _fitted(self, terms: list[_Term], fit: Any) -> FloatArray:
+        """Return the forecast of all rows of an additive model that was fitted on some of them, term after term."""
+        inside = [_Term(t.codes[fit], t.size, None if t.times is None else t.times[fit]) for t in terms]
+        coefficients = [np.zeros(term.size) for term in terms]
+        y, w, z = self.y[fit], self.w[fit], self.z[fit].copy()
+        for sweep in range(_SWEEPS):
+            for at, term in enumerate(inside):
+                new = _step(term, y, w, z, coefficients[at])
+                term.add(z, new - coefficients[at])
+                coefficients[at] = new
+            if len(terms) == 1 and sweep:
+                break
+        whole = self.z.copy()
+        for term, coefficient in zip(terms, coefficients, strict=True):
+            term.add(whole, coefficient)
+        return whole
+
+    def screened(self, one: "FieldGain", forecast: tuple[Any, FloatArray], judge: Any) -> float:
+        """Return about how much a candidate lowers the loss of the rows held back from one forecast."""
+        fit, z = forecast
+        gain = 0.0
+        p = sigmoid(z)
+        residual, curvature = self.w * (self.y - p), self.w * p * (1.0 - p)
+        for times in (None, self.x):
+            parts = []
+            for rows in (fit, judge):
+                term = _Term(one.codes[rows], one.values, None if times is None else times[rows])
+                parts.append(term.sums(residual[rows], curvature[rows]))
+            (g, h), (held_g, held_h) = parts
+            variance = learnt_variance(g, h)
+            if variance > 0.0:
+                a = g / (h + 1.0 / variance)
+                gain += float(np.sum(a * held_g - 0.5 * a**2 * held_h))
+        return gain / float(self.w[judge].sum())
+
+
+def _splits(rows: int, time: "NDArray[Any] | None") -> tuple[list[tuple[Any, Any]], NDArray[Any]]:
+    """Return which rows are fitted on and judged, and the block of each row: rows of a span of time are not parted."""
+    if time is None:
+        blocks = np.arange(rows)
+        fold = np.random.default_rng(20).integers(0, _FOLDS, rows)
+    else:
+        cuts = np.unique(np.quantile(time, np.linspace(0.0, 1.0, _SPANS + 1)[1:-1], method="lower"))
+        blocks = np.searchsorted(cuts, time, side="right")
+        fold = blocks % _FOLDS
+    parts = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(_FOLDS)]
+    usable = [(fit, judge) for fit, judge in parts if len(fit) and len(judge)]
+    if not usable:
+        raise InputError("there are too few rows or timestamps to hold some back; give more rows, or no column of time")
+    return usable, blocks
+
+
+# The search.
+
+
+@dataclass(frozen=True)
+class FieldSearch:
+    """What a search for fields has found.
+
+    Attributes
+    ----------
+    fields : the chosen fields, in the order in which they were chosen, as --field takes them.
+    candidates : every candidate with what it gains, chosen ones first.
+    left_out : columns that are no candidates, and why.
+    log_loss, base_log_loss : of rows held back, with the chosen fields and without any.
+    rows, sampled : how many rows there are, and how many of them were searched.
+    held_back : how rows were held back, in words.
+    """
+
+    fields: tuple[str, ...]
+    candidates: tuple[FieldGain, ...]
+    left_out: dict[str, str]
+    log_loss: float
+    base_log_loss: float
+    rows: int
+    sampled: int
+    held_back: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the search as JSON-able values."""
+        return {
+            "fields": list(self.fields),
+            "log_loss": self.log_loss,
+            "base_log_loss": self.base_log_loss,
+            "rows": self.rows,
+            "sampled": self.sampled,
+            "held_back": self.held_back,
+            "candidates": [candidate.to_dict() for candidate in self.candidates],
+            "left_out": self.left_out,
+            "advice": KNOWN_AT_SERVING,
+        }
+
+    def __str__(self) -> str:
+        from mcnet._shared.messages import aligned
+
+        def number(value: float | None, form: str = "{:.5f}") -> str:
+            return "" if value is None else form.format(value)
+
+        lines = [("column", "values", "rare", "gain alone", "gain added", "interval", "")]
+        for one in self.candidates:
+            interval = "" if one.low is None else f"{one.low:+.5f} … {one.high:+.5f}"
+            mark = f"chosen {one.chosen}" if one.chosen else one.warning or ""
+            lines.append(
+                (one.name, f"{one.values:,}", f"{one.rare:.1%}", number(one.gain), number(one.added), interval, mark)
+            )
+        sample = "" if self.sampled == self.rows else f", a sample of {self.sampled:,} of {self.rows:,} rows"
+        left = [f"left out: {name} {why}" for name, why in self.left_out.items()]
+        chosen = " ".join(f"--field {name}" for name in self.fields) or "no field"
+        return "\n".join(
+            [
+                aligned(lines),
+                "",
+                f"Log-loss {self.base_log_loss:.5f} without fields, {self.log_loss:.5f} with those chosen: {chosen}",
+                f"Judged on {self.held_back}{sample}. Intervals (95 %) allow for the number of columns tried.",
+                *left,
+                KNOWN_AT_SERVING,
+            ]
+        )
+
+
+def find_fields(
+    rows: Any,
+    *,
+    score: str,
+    label: str,
+    weight: str | None = None,
+    time: str | None = None,
+    exclude: Sequence[str] = (),
+    score_type: ScoreType = "probability",
+    negatives_kept: float = 1.0,
+) -> FieldSearch:
+    """Find the columns of rows that are worth being fields: forward selection by the log-loss of rows held back.
+
+    Candidates are columns of few values, whole numbers, other numbers in bins, and of timestamps the hour, the weekday
+    and the hour of the week. Columns that look like outcomes are named and not chosen, but only you know what is known
+    when a score is served: exclude the rest. Of more than 2 million rows (fewer, of very many columns) a sample is
+    searched, positives first, with weights that make up for it.
+
+    Parameters
+    ----------
+    rows : log files, as in `scan`, or a table of Polars, pandas or Arrow.
+    score, label, weight : names of columns.
+    time : a column of timestamps: spans of time are held back, instead of rows at random.
+    exclude : columns that are no candidates: keys, prices, what is not known when a score is served.
+    score_type, negatives_kept : as in `scan`.
+
+    Returns
+    -------
+    FieldSearch : its `fields` are names that `scan` takes; printed, it is a table of all columns.
+    """
+    spec = RowSpec(score, label, weight=weight, score_type=score_type, negatives_kept=negatives_kept)
+    spec.check()
+    if not is_table(rows):
+        return search_files(expand_paths(rows), spec, exclude=exclude, time=time)
+    import polars as pl
+
+    table = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
+    lacking = [name for name in (*spec.numbers, *([] if time is None else [time])) if name not in table.columns]
+    if lacking:
+        raise InputError(f"the table has no column {lacking[0]!r}; it has {', '.join(table.columns)}")
+    return search_rows(table.iter_slices(1 << 19), spec, exclude=exclude, time=time)
+
+
+def search_files(
+    paths: Locations,
+    spec: RowSpec,
+    *,
+    exclude: Sequence[str] = (),
+    time: str | None = None,
+    progress: Callable[[str], Any] | None = None,
+) -> FieldSearch:
+    """Search log files; see `search_rows`."""
+    frame = open_log(paths, numbers=spec.numbers)
+    needed = [*spec.numbers, *([] if time is None else [time])]
+    require_columns(frame, needed, source=source_name(paths))
+    columns = frame.collect_schema().names()
+    read = batches(frame, columns, source=source_name(paths), paths=paths)
+    return search_rows(read, spec, exclude=exclude, time=time, progress=progress)
+
+
+def search_rows(
+    tables: "Iterable[pl.DataFrame]",
+    spec: RowSpec,
+    *,
+    exclude: Sequence[str] = (),
+    time: str | None = None,
+    progress: Callable[[str], Any] | None = None,
+) -> FieldSearch:
+    """Search rows for the columns that are worth being fields.
+
+    Parameters
+    ----------
+    tables : all rows with all their columns, some at a time.
+    spec : how they are read: score, label, weight; columns that it names are no candidates.
+    exclude, time : as in `find_fields`.
+    progress : is called with what is done next.
+    """
+    sample = RowSample()
+    for batch in tables:
+        sample.most = min(MOST_ROWS, _MOST_CELLS // len(batch.columns))
+        sample.add(batch, str(spec.label))
+    table, stands = sample.table()
+    y, w = restore_negatives(
+        labels_column(table[spec.label], name=str(spec.label)),
+        stands if spec.weight is None else stands * weights_column(table[spec.weight], name=spec.weight),
+        spec.negatives_kept,
+    )
+    assert w is not None
+    if not 0.0 < float(np.sum(w * y)) < float(np.sum(w)):
+        raise InputError("all rows are of one class, so that no field can gain anything; give positives and negatives")
+    score = scores_column(table[spec.score], score_type=spec.score_type, name=str(spec.score))
+    never = [*spec.numbers, *exclude, *([] if time is None else [time])]
+    unknown = [name for name in exclude if name not in table.columns]
+    if unknown:
+        raise InputError(f"{unknown[0]!r} is to be excluded and is no column; there are {', '.join(table.columns)}")
+    candidates, left_out = candidate_fields(table, never)
+    if time is not None:
+        candidates += [Candidate(f"{time}:{part}", time) for part in CLOCK]
+    moments = None if time is None else _moments(table[time])
+    folds, blocks = _splits(len(y), moments)
+    rows = _Rows(score, y, w, folds)
+    gains = []
+    for candidate in candidates:
+        made = candidate.values(table[candidate.column])
+        one = _gain_of(made)
+        if one.values < 2:
+            left_out[candidate.name] = "one value"
+            continue
+        if None in made.values:
+            one.warning = _looks_like_an_outcome(made.codes == made.values.index(None), y, w)
+        if one.values > _MOST_VALUES or one.values * _LEAST_ROWS_PER_VALUE > len(y):
+            left_out[candidate.name] = f"{one.values:,} values in {len(y):,} rows: nearly unique"
+            continue
+        gains.append(one)
+    search = _Search(rows, gains, blocks, progress or (lambda _: None))
+    search.run()
+    held = "rows held back at random, a quarter at a time; --time holds back spans of time"
+    return FieldSearch(
+        tuple(one.name for one in search.chosen),
+        tuple(sorted(gains, key=lambda one: (one.chosen or 99, -(one.added or 0.0), one.name))),
+        left_out,
+        search.log_loss,
+        search.base_log_loss,
+        sample.rows,
+        len(y),
+        held if time is None else f"spans of {time} held back in turn",
+    )
+
+
+def _moments(column: "pl.Series") -> NDArray[Any]:
+    import polars as pl
+
+    timestamps = timestamps_of(column).cast(pl.Datetime("us"))
+    if timestamps.null_count():
+        raise InputError(f"{column.name} has {timestamps.null_count():,} rows without a timestamp; leave them out")
+    return timestamps.to_physical().to_numpy()
+
+
+class _Search:
+    """Forward selection over candidates."""
+
+    def __init__(
+        self, rows: _Rows, gains: list[FieldGain], blocks: NDArray[Any], progress: Callable[[str], Any]
+    ) -> None:
+        self.rows, self.gains, self.progress = rows, gains, progress
+        self.chosen: list[FieldGain] = []
+        judged = np.concatenate([judge for _, judge in rows.folds])
+        self.weight = float(rows.w[judged].sum())
+        self.blocks = blocks[judged]
+        self.log_loss = self.base_log_loss = 0.0
+
+    def run(self) -> None:
+        """Choose fields until none gains anything that is not noise."""
+        loss, forecasts = self.rows.held_back([])
+        self.base_log_loss = self.log_loss = float(loss.sum()) / self.weight
+        tried = len(self.gains)
+        while True:
+            rest = [one for one in self.gains if one.chosen is None and not self._follows(one, self.chosen)]
+            first = not self.chosen
+            for one in rest:
+                self.progress(one.name)
+                each = [
+                    self.rows.screened(one, forecast, judge)
+                    for forecast, (_, judge) in zip(forecasts, self.rows.folds, strict=True)
+                ][: 1 if len(rest) > _SCREENED_BY_ALL_FOLDS else None]
+                one.added, one.low, one.high = float(np.mean(each)), None, None
+                if first:
+                    one.gain = one.added
+                    if one.gain > _OUTCOME * self.base_log_loss:
+                        one.warning = one.warning or "looks like an outcome: it predicts the label almost perfectly"
+            usable = [one for one in rest if one.warning is None]
+            best: tuple[FieldGain, FloatArray, Any] | None = None
+            for one in sorted(usable, key=lambda one: -(one.added or 0.0))[: _TRIED_FIRST if first else _TRIED_EXACTLY]:
+                self.progress(f"{' + '.join([*(c.name for c in self.chosen), one.name])}")
+                new, made = self.rows.held_back([*self.chosen, one])
+                one.added, one.low, one.high = self._interval(loss - new, tried)
+                if first:
+                    one.gain = one.added
+                if best is None or one.added > (best[0].added or 0.0):
+                    best = one, new, made
+            if best is None or (best[0].low or 0.0) <= _WORTH or len(self.chosen) == _MOST_FIELDS:
+                self._drop_the_redundant(loss, tried)
+                return
+            best[0].chosen = len(self.chosen) + 1
+            self.chosen.append(best[0])
+            loss, forecasts = best[1], best[2]
+            self.log_loss = float(loss.sum()) / self.weight
+
+    @staticmethod
+    def _follows(one: FieldGain, others: Sequence[FieldGain]) -> bool:
+        """Tell whether a candidate is the hour of the week, and hour and weekday are there."""
+        column, _, kind = one.name.rpartition(":")
+        names = {other.name for other in others}
+        return kind == "hour-of-week" and {f"{column}:hour", f"{column}:weekday"} <= names
+
+    def _drop_the_redundant(self, loss: FloatArray, tried: int) -> None:
+        """Drop fields that gain next to nothing beside the others, such as the hour of the week beside hour and day."""
+        for one in sorted(self.chosen, key=lambda one: -one.values):
+            rest = [other for other in self.chosen if other is not one]
+            if len(rest) < 1:
+                return
+            self.progress(f"without {one.name}")
+            new, _ = self.rows.held_back(rest)
+            added, low, high = self._interval(new - loss, tried)
+            if low <= _WORTH or (added <= _WORTH_OF_AN_HOUR_OF_THE_WEEK and self._follows(one, rest)):
+                one.added, one.low, one.high, one.chosen = added, low, high, None
+                self.chosen, loss = rest, new
+                self.log_loss = float(loss.sum()) / self.weight
+        for place, one in enumerate(self.chosen, 1):
+            one.chosen = place
+
+    def _interval(self, gain: FloatArray, tried: int) -> tuple[float, float, float]:
+        """Return the mean gain and an interval that allows for the number of columns tried."""
+        sums, sizes = np.bincount(self.blocks, gain), np.bincount(self.blocks)
+        error = np.sqrt(float(np.sum((sums - sizes * gain.mean()) ** 2)))
+        far = float(norm.ppf(0.5 + 0.5 * _LEVEL ** (1.0 / max(tried, 1)))) * error / self.weight
+        mean = float(gain.sum()) / self.weight
+        return mean, mean - far, mean + far
