@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import log_expit
 from scipy.stats import norm
 
-from mcnet._shared.arrays import CodeArray, FloatArray, ScoreType, logit, sigmoid
+from mcnet._shared.arrays import CodeArray, FloatArray, ScoreType, logit, sigmoid, sums_by
 from mcnet.errors import InputError
 from mcnet.rows.candidates import Candidate, candidate_fields
 from mcnet.rows.columns import labels_column, restore_negatives, row_hashes, scores_column, weights_column
@@ -204,10 +204,7 @@ class _Term:
         """Return the gradient and the curvature of each coefficient."""
         if self.times is not None:
             residual, curvature = residual * self.times, curvature * self.times**2
-        return (
-            np.bincount(self.codes, residual, minlength=self.size),
-            np.bincount(self.codes, curvature, minlength=self.size),
-        )
+        return sums_by(self.codes, residual, self.size), sums_by(self.codes, curvature, self.size)
 
     def add(self, z: FloatArray, coefficients: FloatArray) -> None:
         step = coefficients[self.codes]
@@ -241,7 +238,8 @@ class _Rows:
     def loss(self, rows: Any, z: FloatArray) -> FloatArray:
         """Return the weighted log-loss of each row."""
         y = self.y[rows]
-        return -self.w[rows] * (y * log_expit(z) + (1.0 - y) * log_expit(-z))
+        loss: FloatArray = -self.w[rows] * (y * log_expit(z) + (1.0 - y) * log_expit(-z))
+        return loss
 
     def terms(self, fields: "Sequence[FieldGain]") -> list[_Term]:
         """Return the terms of fields: offsets and slopes per value, offsets per pair of values."""
@@ -468,14 +466,14 @@ def search_rows(
         sample.add(batch, str(spec.label))
     table, stands = sample.table()
     y, w = restore_negatives(
-        labels_column(table[spec.label], name=str(spec.label)),
+        labels_column(table[str(spec.label)], name=str(spec.label)),
         stands if spec.weight is None else stands * weights_column(table[spec.weight], name=spec.weight),
         spec.negatives_kept,
     )
     assert w is not None
     if not 0.0 < float(np.sum(w * y)) < float(np.sum(w)):
         raise InputError("all rows are of one class, so that no field can gain anything; give positives and negatives")
-    score = scores_column(table[spec.score], score_type=spec.score_type, name=str(spec.score))
+    score = scores_column(table[str(spec.score)], score_type=spec.score_type, name=str(spec.score))
     never = [*spec.numbers, *exclude, *([] if time is None else [time])]
     unknown = [name for name in exclude if name not in table.columns]
     if unknown:

@@ -266,7 +266,7 @@ def update(
     score: str | None = None,
     label: str | None = None,
     field: str | Sequence[str] | None = None,
-    fields: Literal["auto"] | None = None,
+    fields: str | None = None,
     weight: str | None = None,
     value: str | float | None = None,
     value_per_positive: str | None = None,
