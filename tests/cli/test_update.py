@@ -238,7 +238,7 @@ def test_the_first_hour_of_a_day_is_named_with_its_time(mcnet, folder):
 def test_differences_of_log_loss_have_the_unit_of_the_other_commands(mcnet, folder):
     write_days(folder, 1, 6)
     done = mcnet("update", "ads.db", "logs/*.parquet", "--status", "status.html", *COLUMNS)
-    said = re.compile(r"log-loss [-+][\d,]+\.\d ×10⁻⁵ beside [^(]+ \([-+][\d,]+\.\d … [-+][\d,]+\.\d: better\)")
+    said = re.compile(r"better than [^:]+: log-loss [-+][\d,]+\.\d ×10⁻⁵ \([-+][\d,]+\.\d … [-+][\d,]+\.\d\)")
     assert said.search(done.out)
     assert said.search(Registry(folder / "ads.db").current.note)
     assert "×10⁻⁵" in mcnet("versions", "list", "ads.db").out

@@ -1,6 +1,7 @@
 """The job: what it publishes, refuses and tells, and that running it again changes nothing."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -115,11 +116,35 @@ def test_a_jump_is_refused_by_max_shift_and_published_by_force(add_days, registr
     assert mcnet.update(journal.store, max_shift=0.19).outcome == "refused"
     told = [alert["type"] for alert in mcnet.Store(registry).state().all("alert").values()]
     assert told.count("refusal") == 1, "refusals in a row are one event"
+    assert mcnet.update(journal.store, max_shift=0.18).outcome == "refused"
+    folded = [(run["outcome"], run["times"]) for run in status_of(mcnet.Store(registry))["runs"]]
+    assert folded == [("refused", 2), ("nothing new", 1), ("refused", 1), ("published", 1)]
     forced = mcnet.update(journal.store, max_shift=0.2, force=True, note="checked by hand")
     assert (forced.outcome, forced.forced, forced.version) == ("published", True, "2")
     assert "forced, although" in mcnet.Registry(registry).history()[-1]["note"]
     assert (last_run(registry)["forced"], last_run(registry)["note"]) == (True, "checked by hand")
     assert mcnet.update(journal.store, force=True).outcome == "nothing new", "it is published already"
+
+
+def test_the_state_says_what_each_version_changed_and_since_when_it_is_served(add_days, registry):
+    store = mcnet.Store(registry)
+    assert status_of(store)["last_run"] is None
+    for day in range(1, 7):
+        mcnet.update(add_days(day, day, ratio=0.7 if day < 6 else 0.8).store, method="platt-field")
+    mcnet.Registry(registry).add(store.load(version=1), "by hand")
+    mcnet.Registry(registry).promote(4, "<b>checked</b>")
+    found = status_of(store)
+    assert found["heads"] == [{"head": "default", "version": 4}]
+    assert (found["current"]["number"], found["current"]["since"]) == (4, found["events"][0]["time"])
+    newest, by_hand_before, *_, first = found["versions"]
+    assert re.fullmatch(r"((NL|FR|US) [+−]\d+\xa0%(, )?)+", newest["changed"]), "no run compared it: the models were"
+    assert newest["reason"] == "by hand"
+    assert re.search(r"(NL|FR|US) \+\d+\xa0%", by_hand_before["changed"])
+    assert by_hand_before["reason"].startswith(("as good as", "better than"))
+    assert "mean probability" not in by_hand_before["reason"], "that is told already"
+    assert (first["number"], first["changed"]) == (1, "")
+    assert [(one["event"], one["version"]) for one in found["events"]][:1] == [("promoted", 4)]
+    assert not [one for one in found["events"] if one["version"] in (2, 3)], "what runs published is among the runs"
 
 
 def test_other_limits_judge_the_same_rows_again(add_days, registry):
@@ -260,8 +285,7 @@ def test_a_day_of_wrong_labels_makes_the_candidate_worse_and_the_gate_says_so(ad
     found = done.verdict.comparison
     assert (found.other, found.first, found.last, found.periods) == ("version 1", day_name(8), day_name(14), 7)
     assert 0.0 < found.low < found.difference < found.high
-    assert "beside version 1 (" in done.reason
-    assert ": worse) on 7 periods that neither was fitted on" in done.reason
+    assert done.reason.startswith("worse than version 1 on 7 unseen periods: log-loss +")
     assert mcnet.Registry(registry).history()[-1]["reason"] == done.reason
     assert mcnet.update(add_days(9, 8).store, method="platt-field", tolerance=0.01).version == "2"
 

@@ -46,8 +46,10 @@ def test_the_page_shows_the_state_on_every_screen(page, width, dark):
     assert browser.run("document.getElementById('name').textContent") == "clicks"
     assert browser.run("document.querySelectorAll('#version-rows tr').length") == 3
     assert browser.run("document.querySelectorAll('#curve-plot polyline').length") == 5
-    assert browser.run("document.querySelectorAll('#pcoc-plot circle').length") == 10  # raw, and the version of now
-    assert browser.run("document.querySelectorAll('#feedback-plot rect').length") == 10  # rows, and positives
+    assert (
+        browser.run("document.querySelectorAll('#calibration .on-desk circle').length") == 10
+    )  # raw, and the version of now
+    assert browser.run("document.querySelectorAll('#feedback .on-desk rect').length") == 10  # rows, and positives
     tiles = browser.run("document.getElementById('tiles').textContent")
     assert "Unseen values25.0 %" in tiles
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")

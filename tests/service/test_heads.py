@@ -69,7 +69,7 @@ def test_a_head_that_does_not_exist_or_has_no_version_is_told(service):
     for path in ("/heads/empty/calibrate", "/v2/models/empty/infer"):
         answer = service.post(path, ONE if "heads" in path else TENSORS)
         assert (answer.status, "has no version yet" in answer.document["detail"]) == (409, True)
-    assert service.get("/heads/empty/status").document["served"] is None
+    assert service.get("/heads/empty/status").document["service"]["served"] is None
     assert service.change("/heads/nope/feedback", feedback(1, "x")).status == 404
 
 

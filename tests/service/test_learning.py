@@ -16,7 +16,9 @@ from mcnet.operations.alerts import Event, add_events
 from mcnet.operations.service.feedback import Present, named_period, present
 from mcnet.operations.service.learning import Learning
 from mcnet.operations.service.settings import ServiceSettings
+from mcnet.operations.status import status_of
 from mcnet.operations.update import record_failed_run
+from mcnet.report.monitor_page import write_status_page
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.store import Store
 
@@ -45,8 +47,14 @@ def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
         found = service.get("/status").document
         assert found["last_run"]["outcome"] == "published"
         assert found["monitor"] is not None
-        assert [each["rows"] for each in found["journal"]["periods"]] == [3_000] * 6
-        assert found["journal"]["periods"][-1]["version"] == "1", "what served then, not what serves now"
+        assert [each["rows"] for each in found["periods"]] == [3_000] * 6
+        assert found["periods"][-1]["served_version"] == "1", "what served then, not what serves now"
+        written = write_status_page(tmp_path / "status.html", status_of(registry.store)).read_text("utf-8")
+        dashboard = service.get("/").body.decode()
+        for part in ("Field values", "What it changed, and why it was published", 'id="runs"', "Calibration by period"):
+            assert part in written
+            assert part in dashboard
+        assert str(registry.path) not in dashboard
         metrics = service.get("/metrics").body.decode()
         assert 'mcnet_monitor_alarms{head="default"} 0' in metrics
         assert "mcnet_update_age_seconds" in metrics

@@ -161,8 +161,8 @@ def test_a_version_that_cannot_be_served_is_refused_counted_and_reported(registr
         service.wait_for("the pointer", lambda: len(service.events("version refused")) > 2)
         assert service.post("/calibrate", ONE).document["version"] == "2"
         found = service.get("/status").document
-        assert (found["current"], found["served"]["version"], len(found["versions"])) == (None, "2", 3)
-        assert "damaged" in found["refused"]["reason"]
+        assert (found["current"], found["service"]["served"]["version"], len(found["versions"])) == (None, "2", 3)
+        assert "damaged" in found["service"]["refused"]["reason"]
         assert service.change("/versions/1/promote").document["version"] == "1", "a promotion writes it anew"
 
 

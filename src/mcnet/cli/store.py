@@ -100,7 +100,7 @@ def show(
         from mcnet.report.monitor_page import write_status_page
 
         document = status_of(opened, options.head_name())
-        if document is None:
+        if document["last_run"] is None:
             raise InputError(f"`mcnet update` has not run on {store} yet, so there is no state of the loop")
         write_status_page(status, document)
         Printer(json).note(f"status → {status}")

@@ -175,7 +175,9 @@ def without_wild_periods(loss: FloatArray, size: FloatArray) -> FloatArray:
 
 # How far mean probabilities move from the current model to a new one.
 
-ALL_ROWS = "all rows"
+ALL_ROWS, MOVES = "all rows", "the mean probability of"
+SHOWN_MOVES = 4
+"""Of what moves farthest, so many are told."""
 LEAST_POSITIVES = 100.0
 """A field value counts for the largest shift from so many expected positives on."""
 
@@ -197,8 +199,9 @@ class Shift:
         return _size(self.largest)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the largest move as JSON-able values."""
-        return {"overall": self.overall, "largest": self.largest, "where": self.where}
+        """Return the largest moves as JSON-able values."""
+        moves = [list(move) for move in self.moves if move[0] != ALL_ROWS][:SHOWN_MOVES]
+        return {"overall": self.overall, "largest": self.largest, "where": self.where, "moves": moves}
 
 
 def _size(move: float) -> float:
@@ -541,7 +544,7 @@ class Gate:
         known = {one.period: one.before_loss for one in chosen} | _losses(journal, kept)
         chosen = [one for one in chosen if known[one.period] is not None]
         losses = [one.tracker_loss - (known[one.period] or 0.0) for one in chosen]
-        return _compared("the version served before each", chosen, losses)
+        return _compared("the versions served then", chosen, losses)
 
 
 def _was_forecast(version: Version, past: Sequence[Judged], index: int, delay: int) -> bool:
@@ -585,13 +588,11 @@ def _compared(other: str, judged: Sequence[Judged], losses: Sequence[float]) -> 
 
 
 def _moves(where: str, move: float) -> str:
-    return f"the mean probability of {where} moves by {move:+.1%}"
+    return f"{MOVES} {where} moves by {move:+.1%}"
 
 
 def _in_words(comparison: Comparison) -> str:
-    how = "worse" if comparison.is_worse else "better" if comparison.high < 0.0 else "no more than chance"
+    how = "worse than" if comparison.is_worse else "better than" if comparison.high < 0.0 else "as good as"
     value, low, high = signed_differences(comparison.difference, comparison.low, comparison.high)
-    return (
-        f"log-loss {value} {UNIT_OF_DIFFERENCES} beside {comparison.other} ({low} … {high}: {how}) on "
-        f"{comparison.periods} periods that neither was fitted on"
-    )
+    on = f"{comparison.other} on {comparison.periods} unseen periods"
+    return f"{how} {on}: log-loss {value} {UNIT_OF_DIFFERENCES} ({low} … {high})"

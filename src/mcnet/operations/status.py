@@ -1,36 +1,40 @@
 """The status of the loop: what a run knew, what is served now, and the monitor of what was served."""
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 import polars as pl
 
 from mcnet._shared.arrays import FloatArray
 from mcnet._shared.files import finite
-from mcnet.errors import FileFormatError, InputError
+from mcnet.difference import diff
+from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.operations.alerts import alert_counts
-from mcnet.operations.gate import ServedPast, VersionTimes, ends_at_or_after
+from mcnet.operations.gate import MOVES, SHOWN_MOVES, ServedPast, VersionTimes, ends_at_or_after
 from mcnet.operations.learning import Learnt, period_pcoc
 from mcnet.rows.periods import periods_between, sorted_periods
 from mcnet.store.journal import Journal
 from mcnet.store.pointer import now
 from mcnet.store.state import MONITOR, LoopState
-from mcnet.store.store import Store
+from mcnet.store.store import Head, Store
 from mcnet.store.versions import Registry, Version
 from mcnet.tracking.monitor import CellProbabilities, Monitor
 from mcnet.tracking.tracker import followed_values
 
-# The status of the loop: what is served, what the last run decided and why, and whether it is calibrated.
+# The one document of the state: what is served, what each version changed, what the last runs decided and why, and
+# whether it is calibrated. The written page and the dashboard show it; `docs/serving.md` describes it.
 
 STATUS = "status"
 """The kind of the document that has what the last run knew."""
-SHOWN_PERIODS, SHOWN_RUNS, SHOWN_VERSIONS, SHOWN_VALUES = 60, 20, 10, 12
+SHOWN_PERIODS, SHOWN_RUNS, SHOWN_VERSIONS, SHOWN_VALUES, SHOWN_EVENTS = 60, 12, 10, 12, 12
 TOLD_VALUES = 50
 """So many field values have metrics of their own: those with the most rows times error."""
 SHOWN_SENTENCES = 4
@@ -38,6 +42,11 @@ SHOWN_SENTENCES = 4
 _OVERALL = ("level", "slope")
 RUNS_READ = 200
 """What was served in the shown periods is looked up in so many runs."""
+_EVENTS_READ = 200
+_MOST_CONTEXTS = 2_000
+"""Models of more contexts are not compared only to show what a version changed."""
+_moved: dict[tuple[str, str], list[tuple[str, float]]] = {}
+"""What changed between two models, by their digests."""
 
 
 def run_document(journal: Journal, learnt: Learnt | None, watched: "Watched | None") -> dict[str, Any]:
@@ -67,8 +76,8 @@ def run_document(journal: Journal, learnt: Learnt | None, watched: "Watched | No
     return document
 
 
-def status_of(store: Store, head: str | None = None) -> dict[str, Any] | None:
-    """Return the status of the loop of a head as JSON-able values; None before its first run.
+def status_of(store: Store, head: str | None = None) -> dict[str, Any]:
+    """Return the state of a head as JSON-able values; `last_run` is None before the first run of the update job.
 
     Parameters
     ----------
@@ -77,52 +86,133 @@ def status_of(store: Store, head: str | None = None) -> dict[str, Any] | None:
     name = store.chosen_head(head)
     state, registry = store.state(name), store.versions(name)
     runs = state.runs(RUNS_READ)
-    if not runs:
-        return None
     known = state.get(STATUS) or run_document(store.journal(name), None, None)
     served = {one["period"]: one for run in runs for one in run["served"]}
     for period in known["periods"]:
         one = served.get(period["period"], {})
         period |= {"served_pcoc": one.get("pcoc"), "served_version": one.get("version")}
-    alarms = [{**alarm, "told": run["time"]} for run in reversed(runs) for alarm in reversed(run["alarms"])]
-    versions: dict[str, Any] = {"current": None, "held": None, "versions": [], "problem": ""}
-    try:
-        versions |= _versions(registry)
-    except FileFormatError as error:  # a version that is damaged
-        versions["problem"] = str(error)
     return {
         "format": "mcnet status",
-        "version": 2,
+        "version": 3,
         "time": now(),
         "store": store.name,
         "head": name,
+        "heads": [_head_line(one) for one in store.read_heads()],
+        "service": None,
         **known,
-        **versions,
-        **_runs(runs),
+        **_versions(registry, runs),
+        "last_run": runs[-1] if runs else None,
+        "last_ended": next((run["time"] for run in reversed(runs) if run["outcome"] != "failed"), None),
+        "runs": _folded(map(_shown, reversed(runs)), _kind_of_run)[:SHOWN_RUNS],
         "decision": next((run for run in reversed(runs) if run["gate"] is not None), None),
-        "alarms": alarms[:SHOWN_RUNS],
+        "alarms": _alarms(runs, known["monitor"]),
         "alerts": alert_counts(state),
     }
 
 
-def _runs(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the last run, and the list of runs."""
-    ended = next((run["time"] for run in reversed(runs) if run["outcome"] != "failed"), None)
-    return {
-        "last_run": runs[-1],
-        "last_ended": ended,
-        "runs": [_shown(run) for run in reversed(runs[-SHOWN_RUNS:])],
+def _head_line(head: Head) -> dict[str, Any]:
+    """Return the name of a head, and the number of the version that it serves."""
+    with suppress(ValueError, KeyError, TypeError, IndexError):
+        return {"head": head.name, "version": json.loads(head.pointer)["versions"][-1]}
+    return {"head": head.name, "version": None}
+
+
+def _alarms(runs: list[dict[str, Any]], monitor: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the alarms of the last runs, the latest first, each with whether it still stands."""
+    standing = {line["what"] for line in (monitor or {}).get("table", []) if line["alarm"]}
+    alarms = []
+    for run in reversed(runs):
+        for alarm in reversed(run["alarms"]):
+            alarms.append({**alarm, "told": run["time"], "standing": alarm["what"] in standing})
+            standing.discard(alarm["what"])
+    return alarms[:SHOWN_RUNS]
+
+
+def _folded(lines: Iterable[dict[str, Any]], kind: Callable[[dict[str, Any]], Any]) -> list[dict[str, Any]]:
+    """Return lines, the latest first, of which those of one kind in a row are one: how often, and since when."""
+    runs = [list(same) for _, same in groupby(lines, kind)]
+    return [{**same[0], "times": len(same), "first": same[-1]["time"]} for same in runs]
+
+
+def _versions(registry: Registry, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what is served and since when, whether it is held, the newest versions, and who moved the pointer."""
+    found: dict[str, Any] = {"current": None, "held": None, "versions": [], "damaged": [], "problem": ""}
+    history = registry.history(_EVENTS_READ)
+    published = {run["version"]: run for run in runs if run["outcome"] == "published"}
+    newest = registry.looked_at(SHOWN_VERSIONS + 1)
+    whole = [one for one in newest if isinstance(one, Version)]
+    found["damaged"] = [asdict(one) for one in newest if not isinstance(one, Version)]
+    for before, version in zip([None, *whole], whole, strict=False):
+        run = published.get(version.name)
+        changed = _changed(registry, before, version, run)
+        notes = [] if run is None or run["forced"] else (run["gate"] or {}).get("notes") or []
+        reason = "; ".join(note for note in notes if not note.startswith(MOVES)) or version.note
+        found["versions"].insert(0, asdict(version) | {"reason": reason, "changed": changed})
+    del found["versions"][SHOWN_VERSIONS:]
+    try:
+        number, held = registry.current_number, registry.held
+        moved = [
+            one["time"] for one in history if one["version"] == number and one["event"] in ("promoted", "rolled back")
+        ]
+        if number is not None:
+            version = registry.version(number)
+            found["current"] = asdict(version) | {"since": moved[-1] if moved else version.added}
+        found["held"] = None if held is None else str(held)
+    except McnetError as error:  # a damaged pointer or version
+        found["problem"] = str(error)
+    notes = tuple(run["reason"] for run in published.values())
+    by_people = [one for one in reversed(history) if one["event"] not in ("added", "refused")]
+    by_people = [one for one in by_people if one["event"] != "promoted" or not str(one.get("note")).endswith(notes)]
+    return found | {
+        "events": _folded(by_people, lambda one: (one["event"], one.get("note"), one["version"]))[:SHOWN_EVENTS]
     }
 
 
-def _versions(registry: Registry) -> dict[str, Any]:
-    """Return what is served now, whether it is held, and the newest versions."""
-    promoted = registry.promoted
-    return {
-        "current": asdict(promoted[-1]) if promoted else None,
-        "held": None if registry.held is None else str(registry.held),
-        "versions": [asdict(version) for version in reversed(registry.newest(SHOWN_VERSIONS))],
-    }
+def _changed(registry: Registry, before: Version | None, version: Version, run: dict[str, Any] | None) -> str:
+    """Return by how much a version changed mean probabilities: "DE +12 %, FR −3 %"."""
+    moves: list[tuple[str, float]] = []
+    if run is not None and run["gate"] is not None:
+        moves = [(name, move) for name, move in (run["gate"]["shift"] or {}).get("moves", [])]
+    if not moves and before is not None:
+        key = (before.digest, version.digest)
+        if key not in _moved:
+            with suppress(McnetError):
+                _moved[key] = _difference(registry.load(before.number), registry.load(version.number))
+        moves = _moved.get(key, [])
+    return changes_text(moves, len(version.fields) == 1)
+
+
+def _difference(old: CalibrationModel, new: CalibrationModel) -> list[tuple[str, float]]:
+    """Compare two models that no run has compared."""
+    if max(len(old.contexts), len(new.contexts)) > _MOST_CONTEXTS:
+        return []
+    table = diff(old, new).table.sort(pl.col("shift").abs(), descending=True).head(SHOWN_MOVES)
+    return [(str(name), float(shift)) for name, shift in table.select("context", "shift").iter_rows()]
+
+
+def changes_text(moves: Sequence[tuple[str, float]], one_field: bool) -> str:
+    """Return how far mean probabilities moved, the farthest first.
+
+    Parameters
+    ----------
+    moves : names of contexts, and how far each moved.
+    one_field : leave the name of the only field out.
+
+    >>> changes_text([("country=DE", 0.12), ("country=FR", -0.031), ("country=NL", 0.001)], True)
+    'DE +12\xa0%, FR −3\xa0%'
+    """
+    told = [(name.partition("=")[2] if one_field and "=" in name else name, move) for name, move in moves]
+    shown = [f"{name} {100.0 * move:+.0f}\N{NO-BREAK SPACE}%" for name, move in told if abs(move) >= LEAST_MOVE]
+    return ", ".join(shown).replace("-", "−") if shown else f"no value by {LEAST_MOVE:.1%} or more" if moves else ""
+
+
+LEAST_MOVE = 0.005
+"""Smaller changes of a mean probability are not told."""
+
+
+def _kind_of_run(run: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what runs in a row have in common that are told as one, with the reason of the latest."""
+    return run["outcome"], run["forced"], run["reason"] if run["outcome"] == "failed" else "", bool(run["alarms"])
 
 
 def _shown(run: dict[str, Any]) -> dict[str, Any]:

@@ -402,7 +402,7 @@ def update(
             raise
     done = done if chosen is None else dataclasses.replace(done, fields=chosen)
     if done.status is not None:
-        write_status_page(done.status, status_of(opened, name) or {})
+        write_status_page(done.status, status_of(opened, name))
     return done
 
 

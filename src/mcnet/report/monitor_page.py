@@ -1,6 +1,6 @@
 """The page of a monitor, the status page of the loop, and the page of a difference."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 
 from mcnet._shared.arrays import logit, sigmoid
 from mcnet._shared.files import whole_file
-from mcnet._shared.messages import count, counted, figure, percent
+from mcnet._shared.messages import amount, count, counted, figure, percent
 from mcnet.difference import ModelDifference
 from mcnet.metrics.calibration_error import group_pcoc
 from mcnet.metrics.evaluation import Predictor, predict_cells
@@ -19,11 +19,10 @@ from mcnet.metrics.sums import group_sums
 from mcnet.model.model import CalibrationModel
 from mcnet.plots.figures import Line, draw_curves
 from mcnet.plots.style import INK, QUIET, Spec, as_svg
-from mcnet.plots.timeline import Drift, draw_drift
+from mcnet.plots.timeline import Drift, draw_drift, draw_rows
 from mcnet.report.page import packed_data, packed_plotly, read_asset, template
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import shown_periods, sorted_periods
-from mcnet.selection import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.monitor import Monitor
 
@@ -168,66 +167,72 @@ def _marked(figure: Spec, drift: Drift, since: str | None, reference: Sequence[s
     return {**figure, "layout": {**figure["layout"], "shapes": shapes}}
 
 
-# The status page of the loop: one small HTML page without scripts.
+# The page of the state of a head: written as a file without scripts, and answered by the service as its dashboard.
 
-_SHORTEST_DIGEST = 12
-_PERIODS_ON_A_PHONE = 24
+_WIDTHS = (("on-desk", 560, 60), ("on-phone", 340, 24))
+"""For a wide screen and for a phone: the class of a picture, its width in pixels, and how many periods it shows."""
 
 
 def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path:
-    """Write the status of a loop as one self-contained page.
+    """Write the state of a head as one self-contained page.
 
     Parameters
     ----------
     path : the file to write; it appears complete or not at all.
     status : what `mcnet.operations.status.status_of` returns.
     """
-    status = _as_read(status)
-    run, current = status["last_run"], status["current"]
-    decision = status["decision"]
-    gate = None if decision is None else decision["gate"]
-    page = template("status.html.j2").render(
-        headline=headline(status),
-        held=status["held"],
-        release=_release(status),
-        good=run["outcome"] != "failed"
-        and not run["alarms"]
-        and (decision is None or decision["outcome"] != "refused"),
-        run=run,
-        decision=decision,
-        gate=gate,
-        comparison=_comparison(gate),
-        shift=_shift(gate),
-        current=current,
-        facts=_facts(status),
-        picture=_picture(status["periods"], 720),
-        small_picture=_picture(status["periods"][-_PERIODS_ON_A_PHONE:], 360),
-        watched=watched_lines(status),
-        limit="" if status["monitor"] is None else f"{1.0 / status['monitor']['alpha']:,.6g}",
-        alarms=status["alarms"],
-        served=(status["monitor"] or {}).get("served", []),
-        suspects=status.get("suspects", []),
-        following=following_lines(status),
-        versions=[
-            {**version, "current": current is not None and version["number"] == current["number"]}
-            for version in status["versions"]
-        ],
-        runs=[{**one, "rows": count(one["rows"]), "time": _shown_time(one["time"])} for one in status["runs"]],
-        shown_time=_shown_time,
-        count=count,
-        style=read_asset("page.css"),
-    )
     with whole_file(path) as part:
-        part.write_text(page, encoding="utf-8")
+        part.write_text(status_html(status, read_asset("page.css") + read_asset("status.css")), encoding="utf-8")
     return Path(path)
 
 
-def _release(status: dict[str, Any]) -> str:
-    """Return the command that ends a hold."""
-    return f"mcnet versions release {status['store']} --head {status['head']}"
+def status_html(status: dict[str, Any], style: str, script: str = "", root: str = "") -> str:
+    """Return the state of a head as a page; one that refreshes itself and can change versions if it has a script.
+
+    Parameters
+    ----------
+    status : what `mcnet.operations.status.status_of` returns; `service` has what a service adds.
+    style, script : the whole of the page's style and script.
+    root : the way from this page to the others of the service.
+    """
+    status = _as_read(status)
+    run, current, monitor = status["last_run"], status["current"], status["monitor"] or {}
+    service = status.get("service")
+    return template("status.html.j2").render(
+        status=status,
+        service=service,
+        name=service["name"] if service else "Calibration" if status["head"] == "default" else status["head"],
+        served=(service["served"] or {}).get("version")
+        if service
+        else None
+        if current is None
+        else str(current["number"]),
+        level=_level(status),
+        headline=headline(status),
+        tiles=_tiles(status),
+        run=run,
+        waiting=[one for one in status.get("suspects", []) if one["state"] == "waiting"],
+        calibration=_both_widths(_pcoc_picture, status["periods"]),
+        feedback=_both_widths(_rows_picture, status["periods"]),
+        gate=_gate_lines(status),
+        limit=f"{1.0 / monitor['alpha']:,.6g}" if monitor else "",
+        watched=watched_lines(status),
+        following=following_lines(status),
+        money=status.get("money"),
+        amount=amount,
+        release=f"mcnet versions release {status['store']} --head {status['head']}",
+        happened=_happened,
+        shown_time=_shown_time,
+        count=count,
+        style=style,
+        script=script,
+        root=root,
+    )
 
 
 _NAMES_OF_PERIODS = {"period", "last_period", "fitted_until", "until", "first", "last", "since", "raised"}
+_NAMES_OF_TIMES = {"current", "events", "runs"}
+"""In these parts `since` and `first` are timestamps."""
 
 
 def _as_read(status: dict[str, Any]) -> dict[str, Any]:
@@ -236,7 +241,7 @@ def _as_read(status: dict[str, Any]) -> dict[str, Any]:
 
     def visited(part: Any, key: str = "") -> Any:
         if isinstance(part, dict):
-            return {name: visited(value, name) for name, value in part.items()}
+            return {name: value if name in _NAMES_OF_TIMES else visited(value, name) for name, value in part.items()}
         if isinstance(part, list):
             return [visited(one, key) for one in part]
         if key in _NAMES_OF_PERIODS and isinstance(part, str):
@@ -258,9 +263,22 @@ def _shown_time(text: str) -> str:
     return text[:16].replace("T", " ")
 
 
+def _level(status: dict[str, Any]) -> str:
+    """Return how the state is: "bad", "warn" or "good"."""
+    service, run = status.get("service") or {}, status["last_run"] or {}
+    if run.get("outcome") == "failed" or service.get("refused") or service.get("unreachable") or status["problem"]:
+        return "bad"
+    refused = (status["decision"] or {}).get("outcome") == "refused"
+    waiting = any(one["state"] == "waiting" for one in status.get("suspects", []))
+    return "warn" if refused or waiting or (status["monitor"] or {}).get("alarms") or not status["current"] else "good"
+
+
 def headline(status: dict[str, Any]) -> str:
     """Return what the last run did, and what people have done with the versions since."""
     run, decision, current, held = (status[name] for name in ("last_run", "decision", "current", "held"))
+    if run is None:
+        served = "No version yet; mcnet update publishes the first one." if current is None else ""
+        return served or f"Version {current['number']} is served; the update job has not run yet."
     version = f"version {run['version']}" if run["version"] else "no version"
     moved = current is not None and str(current["number"]) != run["version"]
     sentence = {
@@ -285,50 +303,112 @@ def headline(status: dict[str, Any]) -> str:
     return sentence
 
 
-def _comparison(gate: dict[str, Any] | None) -> dict[str, Any] | None:
-    result = None if gate is None else gate["comparison"]
-    if result is None:
-        return None
-    ends = (result["low"], result["high"])
-    interval = "" if None in ends else " … ".join(signed_differences(*ends))
-    (difference,) = signed_differences(result["difference"])
-    return {**result, "difference": f"{difference} {UNIT_OF_DIFFERENCES}", "interval": interval}
-
-
-def _shift(gate: dict[str, Any] | None) -> dict[str, str] | None:
-    result = None if gate is None else gate["shift"]
-    if result is None:
-        return None
-    return {"overall": f"{result['overall']:+.1%}", "largest": f"{result['largest']:+.1%}", "where": result["where"]}
-
-
-def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
-    journal, current = status["journal"], status["current"]
-    facts = [
-        ("Journal", f"{count(journal['rows'])} rows in {count(journal['periods'])} periods"),
-        ("Last period", journal["last_period"] or "none yet"),
-        ("Store", f"{status['store']}, head {status['head']}"),
-    ]
+def _tiles(status: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the figures at the top: a name, a number, and a note."""
+    current, journal, service = status["current"], status["journal"], status.get("service")
+    tiles = []
     if current is not None:
-        facts += [
-            ("Current version", f"{current['number']}, added {_shown_time(current['added'])} UTC"),
-            ("Fitted until", current["fitted_until"] or "unknown"),
-            ("Fields", ", ".join(current["fields"]) or "none"),
-            ("Checksum", f"sha256:{current['digest'][:_SHORTEST_DIGEST]}…"),
+        since = f"since {_shown_time(current['since'])} UTC" if current.get("since") else ""
+        tiles.append(("Version", str(current["number"]), since))
+    level = next((line for line in watched_lines(status) if line["what"] == "level"), None)
+    if level is not None:
+        tiles.append(("PCOC since served", level["served"].partition(" (")[0], level["served"].partition(" ")[2]))
+    tiles.append(
+        ("Alarms", count((status["monitor"] or {}).get("alarms", 0)), f"{len(status['alarms'])} in the last runs")
+    )
+    until = f", until {journal['last_period']}" if journal["last_period"] else ""
+    tiles.append(("Rows", count(journal["rows"]), f"in {counted(journal['periods'], 'period')}{until}"))
+    if service is not None:
+        traffic, workers = service["traffic"], service["workers"]
+        unseen = f"{traffic['unseen_rows'] / traffic['predictions']:.1%}" if traffic["predictions"] else "–"
+        tiles += [
+            ("Predictions", count(traffic["predictions"]), "rows"),
+            ("Latency, 99 %", _latency(traffic["p99_seconds"]), f"median {_latency(traffic['median_seconds'])}"),
+            ("Unseen values", unseen.replace("%", " %"), f"{count(traffic['unseen_rows'])} rows"),
+            ("Errors", count(traffic["server_errors"]), f"{count(traffic['client_errors'])} refused requests"),
+            (
+                "Workers",
+                str(len(workers)),
+                "serve one version" if len(set(workers)) < 2 else "serve different versions",
+            ),
         ]
-    return facts
+    return tiles
 
 
-def _picture(periods: list[dict[str, Any]], width: int) -> str:
-    """Return the PCOC of each period as a picture: the scores, and what was served or, before that, forecast."""
-    if not periods:
+def _latency(seconds: float | None) -> str:
+    """Return the upper end of a bucket as people read it.
+
+    >>> _latency(0.00025), _latency(0.0025), _latency(1.0), _latency(None)
+    ('≤ 250 µs', '≤ 2.5 ms', '≤ 1 s', '–')
+    """
+    if seconds is None:
+        return "–"
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"≤ {seconds / size:.3g} {unit}"
+    return f"≤ {seconds / 1e-6:.3g} µs"
+
+
+def _gate_lines(status: dict[str, Any]) -> list[str]:
+    """Return what the gate decided last and why, one reason per line."""
+    decision, run = status["decision"], status["last_run"]
+    if decision is None:
+        return ["Nothing was decided yet" + (f": {run['reason']}." if run else ".")]
+    gate, forced = decision["gate"], ", by force" if decision["forced"] else ""
+    because = gate["problems"] or [gate["waiting"] or decision["reason"]]
+    lines = [
+        f"The last new model, with the rows until {decision['until']}, was {_OUTCOMES[decision['outcome']]}{forced}:"
+    ]
+    lines += [f"{reason}." for reason in because if reason]
+    if gate["problems"] and gate["shift"] is not None:
+        lines.append(
+            f"Mean probabilities would move by {gate['shift']['overall']:+.1%}, of {gate['shift']['where']} by "
+            f"{gate['shift']['largest']:+.1%}."
+        )
+    return lines
+
+
+_OUTCOMES = {"published": "published", "refused": "refused", "waiting": "not published yet", "held": "not published"}
+
+
+def _happened(event: dict[str, Any]) -> str:
+    """Return an event of the history in words."""
+    what = event["event"]
+    if what == "rolled back":
+        said = f"Rolled back from version {event.get('was')} to version {event['version']}"
+    else:
+        said = what.capitalize() if event.get("version") is None else f"Version {event['version']} {what}"
+    times = f", {event['times']} times since {_shown_time(event['first'])}" if event["times"] > 1 else ""
+    return ": ".join(filter(None, (said + times, event.get("note"), event.get("reason"))))
+
+
+def _both_widths(
+    draw: Callable[[list[dict[str, Any]], int], str], periods: list[dict[str, Any]]
+) -> list[tuple[str, str]]:
+    """Return a picture for a wide screen and one for a phone, each with its class; none without periods."""
+    pictures = [(name, draw(periods[-most:], width)) for name, width, most in _WIDTHS]
+    return [(name, picture) for name, picture in pictures if picture]
+
+
+def _pcoc_picture(periods: list[dict[str, Any]], width: int) -> str:
+    """Return the PCOC of each period: of the scores, and of what was served or, before that, forecast."""
+    told = [[one.get(name) for name in ("served_pcoc", "tracker_pcoc", "now_pcoc")] for one in periods]
+    ratios = [[one["base_pcoc"] for one in periods], [next(filter(None, one), [None] * 3) for one in told]]
+    pcoc, low, high = np.moveaxis(np.array([list(map(_interval, series)) for series in ratios]).reshape(2, -1, 3), 2, 0)
+    if not np.isfinite(pcoc).any():
         return ""
-    ratios = [[one["base_pcoc"] for one in periods], [one["served_pcoc"] or one["tracker_pcoc"] for one in periods]]
-    pcoc, low, high = np.moveaxis(np.array([list(map(_interval, series)) for series in ratios]), 2, 0)
     names = tuple(one["period"] for one in periods)
     unknown = np.full(len(names), np.nan)
     drift = Drift(names, ("scores as they are", "served, or forecast before"), pcoc, low, high, unknown)
-    return as_svg(draw_drift(drift), "PCOC of each period", width=width, height=230)
+    return as_svg(draw_drift(drift), "PCOC of each period", width=width, height=260, style="")
+
+
+def _rows_picture(periods: list[dict[str, Any]], width: int) -> str:
+    if not periods or "positives" not in periods[0]:
+        return ""
+    names = tuple(one["period"] for one in periods)
+    figure = draw_rows(names, *([one[name] for one in periods] for name in ("rows", "positives")))
+    return as_svg(figure, "Rows of each period", width=width, height=190, style="")
 
 
 def _interval(ends: list[float | None]) -> list[float]:

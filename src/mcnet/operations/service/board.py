@@ -360,9 +360,9 @@ def _head_values(board: Board, head: "ServedVersions") -> dict[str, float]:
 
 def _monitor_values(status: dict[str, Any] | None) -> Iterator[tuple[str, dict[str, str], float]]:
     """Yield what the update job found: the level and the slope of all rows, alarms, and the values that matter most."""
-    if status is None:
+    if status is None or status["last_run"] is None:
         return
-    run, ended = status.get("last_run") or {}, status.get("last_ended")
+    run, ended = status["last_run"], status.get("last_ended")
     if isinstance(ended, str):
         yield "mcnet_update_age_seconds", {}, _age(ended)
     yield "mcnet_update_failed", {}, run.get("outcome") == "failed"

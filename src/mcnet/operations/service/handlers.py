@@ -313,7 +313,9 @@ class Handlers:
 
         A page for people: what is served, how well it is calibrated, the versions, and buttons that change them.
         """
-        return dashboard()
+        request.query()
+        document = await asyncio.to_thread(self.state.document, self.heads.head(request.head))
+        return await asyncio.to_thread(dashboard, document, "../../" if request.head else "")
 
     async def docs(self, request: Request) -> Response:
         """Show the list of requests.
@@ -330,9 +332,9 @@ class Handlers:
         return Response.json(self._description)
 
     async def show_state(self, request: Request) -> Response:
-        """Tell the state of the service.
+        """Tell the state of a head.
 
-        What the dashboard shows.
+        What the dashboard shows, and what the page of `mcnet update --status` shows.
         """
         request.query()
         return Response.json(await asyncio.to_thread(self.state.document, self.heads.head(request.head)))

@@ -13,6 +13,7 @@ import msgspec
 from jinja2 import Environment, StrictUndefined
 
 from mcnet.operations.service.http import HTML, PROBLEM_TYPE, ProblemDetails, Response, Route
+from mcnet.report.monitor_page import status_html
 from mcnet.report.page import read_asset
 from mcnet.version import __version__
 
@@ -134,12 +135,21 @@ def _page(content: str, style: str, script: str = "") -> Response:
     return Response(200, [*HTML, ("content-security-policy", policy)], content.encode())
 
 
+def dashboard(status: dict[str, Any], root: str) -> Response:
+    """Return the page of the state, which refreshes itself and has buttons that change versions.
+
+    Parameters
+    ----------
+    status : the document that `GET /status` answers.
+    root : the way from this page to the others.
+    """
+    style, script = _dashboard_assets()
+    return _page(status_html(status, style, script, root), style, script)
+
+
 @cache
-def dashboard() -> Response:
-    """Return the dashboard; it asks for the state of the service itself."""
-    style, script = read_asset("page.css") + _asset("dashboard.css"), _asset("dashboard.js")
-    page = _asset("dashboard.html").replace("/*STYLE*/", style).replace("/*SCRIPT*/", script)
-    return _page(page, style, script)
+def _dashboard_assets() -> tuple[str, str]:
+    return read_asset("page.css") + read_asset("status.css"), _asset("dashboard.js")
 
 
 def docs(described: Schema) -> Response:
