@@ -241,7 +241,7 @@ def test_differences_of_log_loss_have_the_unit_of_the_other_commands(mcnet, fold
     said = re.compile(r"better than [^:]+: log-loss [-+][\d,]+\.\d ×10⁻⁵ \([-+][\d,]+\.\d … [-+][\d,]+\.\d\)")
     assert said.search(done.out)
     assert said.search(Registry(folder / "ads.db").current.note)
-    assert "×10⁻⁵" in mcnet("versions", "list", "ads.db").out
+    assert "better than the scores as they are on 5 unseen periods" in mcnet("versions", "list", "ads.db").out
     assert re.search(r"[\d,]+\.\d ×10⁻⁵ \(", (folder / "status.html").read_text(encoding="utf-8"))
 
 
