@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import PROBABILITY_FLOOR, SCORE_FLOOR, CodeArray, FloatArray, IntArray, clip_scores
-from mcnet._shared.loops import BLOCK, compiled, numba_installed
-from mcnet.curves.family import CONTEXTS_PER_BLOCK, Combination, CurveFamily
+from mcnet._shared.loops import compiled, numba_installed
+from mcnet.curves.family import CONTEXTS_PER_BLOCK, CurveFamily
 
 # The elementary functions: plain arithmetic, which numbers, arrays and compiled loops share.
 
@@ -83,7 +83,7 @@ def point_and_line(y: Any) -> Any:
 _MOST_DENSE_KEYS = 1 << 22
 
 
-def distinct_keys(keys: IntArray, size: int) -> tuple[IntArray, NDArray[Any]]:
+def distinct_keys(keys: NDArray[Any], size: int) -> tuple[IntArray, NDArray[Any]]:
     """Return the distinct keys, whole numbers from 0 to `size` − 1, and which of them each row has."""
     if len(keys) < NUMBA_FROM[bool(_kernel.cache_info().currsize)] or not numba_installed():
         return np.unique(keys, return_inverse=True)
@@ -122,29 +122,7 @@ def _numbering() -> Any:
 # Field values to the rows of one table of numbers.
 
 _MOST_DENSE_PAIRS = 4_000_000
-
-
-class _Pairs:
-    """Finds pairs of values: in a table of all of them where that is small."""
-
-    def __init__(self, combination: Combination, first_size: int) -> None:
-        self._of = combination
-        self._dense: CodeArray | None = None
-        if first_size * combination.size <= _MOST_DENSE_PAIRS:
-            self._dense = np.full(first_size * combination.size + 1, -1, dtype=np.int32)
-            known = combination.keys < first_size * combination.size
-            self._dense[combination.keys[known]] = np.flatnonzero(known)
-
-    def __call__(self, codes: NDArray[Any]) -> NDArray[Any]:
-        if self._dense is None:
-            return self._of.codes(codes)
-        one, two = codes[:, self._of.first], codes[:, self._of.second]
-        unknown = (one < 0) | (two < 0) | (two >= self._of.size)
-        key = one.astype(np.int64) * self._of.size + two
-        # The last entry is that of no pair; a value beyond the table has no pair either.
-        key[unknown | (key >= len(self._dense) - 1)] = len(self._dense) - 1
-        result: CodeArray = self._dense[key]
-        return result
+"""Up to this many pairs of values are looked up in a table of all of them."""
 
 
 class RisingSum:
@@ -161,20 +139,52 @@ class RisingSum:
         return np.concatenate([*self.family.numbers, np.zeros((1, len(self.family.offset_by)))])
 
     @cached_property
-    def _pairs(self) -> list[_Pairs]:
-        sizes = [len(part) for part in self.family.numbers]
-        largest = [max(sizes[c.first], 1 + int(c.keys.max(initial=0)) // c.size) for c in self.family.combinations]
-        return [_Pairs(c, size) for c, size in zip(self.family.combinations, largest, strict=True)]
+    def _sizes(self) -> list[int]:
+        """How many values of each field have numbers, alone or in a pair."""
+        sizes = [len(part) for part in self.family.numbers[: self.family.fields]]
+        for pair in self.family.combinations:
+            sizes[pair.first] = max(sizes[pair.first], 1 + int(pair.keys.max(initial=-1)) // pair.size)
+            sizes[pair.second] = max(sizes[pair.second], pair.size)
+        return sizes
+
+    @cached_property
+    def _lookups(self) -> list[CodeArray | None]:
+        """Per part, the row of the numbers of each value or pair; None for pairs too many to be listed.
+
+        Codes count from 1; 0 and the last one are values without a number.
+        """
+        family, begin, result = self.family, 0, []
+        for part, numbers in enumerate(family.numbers):
+            pair = family.combinations[part - family.fields] if part >= family.fields else None
+            shape = [self._sizes[f] + 2 for f in ((part,) if pair is None else (pair.first, pair.second))]
+            lookup = None
+            if np.prod(shape) <= _MOST_DENSE_PAIRS:
+                lookup = np.full(shape, len(self._numbers) - 1, dtype=np.int32)
+                known = np.arange(len(numbers), dtype=np.int32)
+                at = (known,) if pair is None else np.divmod(pair.keys[: len(numbers)], pair.size)
+                lookup[tuple(code + 1 for code in at)] = known + begin
+                lookup = lookup.ravel()
+            result.append(lookup)
+            begin += len(numbers)
+        return result
 
     def _rows(self, codes: NDArray[Any]) -> CodeArray:
         """Return which rows of the numbers each context adds up: `[contexts, parts]`."""
-        family = self.family
-        columns = [codes[:, field] for field in range(family.fields)] + [pairs(codes) for pairs in self._pairs]
-        result = np.empty((len(codes), len(columns)), dtype=np.int32)
-        begin, zeros = 0, len(self._numbers) - 1
-        for part, (column, numbers) in enumerate(zip(columns, family.numbers, strict=True)):
-            known = (column >= 0) & (column < len(numbers))
-            result[:, part] = np.where(known, column + begin, zeros)
+        family, begin = self.family, 0
+        sizes = self._sizes
+        digits = [np.clip(codes[:, field].astype(np.int64) + 1, 0, size + 1) for field, size in enumerate(sizes)]
+        result = np.empty((len(codes), len(family.numbers)), dtype=np.int32)
+        for part, (numbers, lookup) in enumerate(zip(family.numbers, self._lookups, strict=True)):
+            if part < family.fields:
+                assert lookup is not None
+                result[:, part] = lookup[digits[part]]
+            else:
+                pair = family.combinations[part - family.fields]
+                if lookup is not None:
+                    result[:, part] = lookup[digits[pair.first] * (sizes[pair.second] + 2) + digits[pair.second]]
+                else:
+                    at = pair.codes(codes)
+                    result[:, part] = np.where((at >= 0) & (at < len(numbers)), at + begin, len(self._numbers) - 1)
             begin += len(numbers)
         return result
 
@@ -251,34 +261,36 @@ class RisingSum:
         """
         if len(scores) < NUMBA_FROM[bool(_kernel.cache_info().currsize)] or not numba_installed():
             return self._in_arrays(scores, codes, which)
-        begin = np.zeros(len(codes) + 1, dtype=np.int64)
-        order = np.empty(len(which), dtype=np.int32)
-        _sorting()(which, begin, order)
-        rows, logits, out = self._rows(codes), np.empty(len(scores)), np.empty(len(scores))
-        _logit_loop()(np.ascontiguousarray(scores), logits)
-        run = _kernel()
+        # Rows are sorted by context, since a look at a random place costs more than all arithmetic.
+        begin, at = np.zeros(len(codes) + 1, dtype=np.int64), np.empty(len(scores), dtype=np.int32)
+        ordered, panels = np.empty(len(scores)), np.empty(len(scores), dtype=np.int16)
+        _sorting()(which, scores, begin, at, ordered)
+        rows, shared, look, run = self._rows(codes), self._tables, _logit_loop(), _kernel()
         workers = min(os.cpu_count() or 1, 8, -(-len(scores) // _ROWS_PER_THREAD))
         ends = np.searchsorted(begin, np.linspace(0, len(scores), workers + 1).astype(np.int64))
         ends[0], ends[-1] = 0, len(codes)
-        shared = self._tables
 
         def evaluate(part: tuple[int, int]) -> None:
-            run(shared, rows[part[0] : part[1]], begin[part[0] : part[1] + 1], order, logits, out)
+            first, last = part
+            own = slice(begin[first], begin[last])
+            look(shared, ordered[own], panels[own])
+            run(shared, rows[first:last], begin[first : last + 1], panels, ordered)
 
         if workers == 1:
             evaluate((0, len(codes)))
-            return out
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(evaluate, pairwise(ends.tolist())))
-        return out
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                list(pool.map(evaluate, pairwise(ends.tolist())))
+        return ordered.take(at)
 
     @cached_property
     def _tables(self) -> tuple[Any, ...]:
         family = self.family
         knots = family.knots
-        cells = 16 * len(knots)
+        cells = 64 * len(knots)
         per_logit = cells / max(float(knots[-1] - knots[0]), 1e-9)
         guide = np.searchsorted(knots, knots[0] + (np.arange(cells + 2) - 1.0) / per_logit, side="left")
+        guide[0] = 0  # a logit left of all knots has this cell, too
         by = np.ascontiguousarray(np.column_stack([family.log_slope_by.T, family.offset_by]))
         base = np.append(family.log_slope, family.offset)
         return self._numbers, base, by, knots, family.origin, self.limit, guide.astype(np.int32), per_logit
@@ -287,6 +299,8 @@ class RisingSum:
 NUMBA_FROM = (50_000, 1_000)
 """Rows from which loops are compiled; where they are compiled already, rows from which they are faster."""
 _ROWS_PER_THREAD = 500_000
+BLOCK = 256
+"""Rows that go through several steps one after the other without leaving the fastest cache."""
 
 
 class SumLine:
@@ -320,23 +334,24 @@ class SumLine:
 
 @cache
 def _sorting() -> Any:
-    def sort(which, begin, order):  # type: ignore[no-untyped-def]
-        """Sort the numbers of rows by context; `begin` is where each context's begin."""
+    def sort(which, scores, begin, at, ordered):  # type: ignore[no-untyped-def]
+        """Sort scores by context; `begin` is where those of each context begin, `at` where each row's score went."""
         for i in range(len(which)):
             begin[which[i] + 1] += 1
         for context in range(1, len(begin)):
             begin[context] += begin[context - 1]
-        at = begin[:-1].copy()
+        free = begin[:-1].copy()
         for i in range(len(which)):
-            context = which[i]
-            order[at[context]] = i
-            at[context] += 1
+            place = free[which[i]]
+            free[which[i]] = place + 1
+            at[i] = place
+            ordered[place] = scores[i]
 
     return compiled(sort)
 
 
-def _logits(scores, bits, exponents, mantissas, out):  # type: ignore[no-untyped-def]
-    """Compute the raw logits of scores; all but the last lines are the function frexp, which calls would slow down."""
+def _logits(scores, bits, exponents, mantissas):  # type: ignore[no-untyped-def]
+    """Replace scores by their raw logits; all but the last lines are frexp, which calls would slow down."""
     for i in range(len(scores)):
         score = min(max(scores[i], SCORE_FLOOR), 1.0 - SCORE_FLOOR)
         mantissas[i] = score / (1.0 - score)
@@ -344,31 +359,31 @@ def _logits(scores, bits, exponents, mantissas, out):  # type: ignore[no-untyped
         exponents[i] = np.int32(bits[i] >> 52) - np.int32(1022)
         bits[i] = (bits[i] & 0x000FFFFFFFFFFFFF) | 0x3FE0000000000000
     for i in range(len(scores)):
-        out[i] = raw_logit(mantissas[i], exponents[i])
+        scores[i] = raw_logit(mantissas[i], exponents[i])
 
 
-def _exponentials(y, bits, powers, out):  # type: ignore[no-untyped-def]
-    """Compute exp; powers of two are put together from their bits."""
-    for i in range(len(y)):
+def _exponentials(y, begin, end, bits, powers, out):  # type: ignore[no-untyped-def]
+    """Compute exp from `begin` to `end`; powers of two are put together from their bits."""
+    for i in range(begin, end):
         mantissa, whole = exp_parts(y[i])
         out[i] = mantissa
         bits[i] = (np.int64(np.int32(whole)) + 1023) << 52
-    for i in range(len(y)):
+    for i in range(begin, end):
         out[i] *= powers[i]
 
 
 @cache
 def _kernel() -> Any:
-    def kernel(tables, rows, begin, order, logits, out):  # type: ignore[no-untyped-def]
-        numbers, base, by, knots, origin, limit, guide, per_logit = tables
-        panels, size, last = len(base) - 1, len(knots), len(guide) - 1
+    def kernel(tables, rows, begin, panels, out):  # type: ignore[no-untyped-def]
+        """Replace the logits of rows, sorted by context, by probabilities."""
+        numbers, base, by, knots, origin, limit, _, _ = tables
+        last, size = len(base) - 1, len(knots)
         moved, sums = np.empty(numbers.shape[1]), np.empty(len(base))
-        values, slopes = np.empty(size + 2), np.empty(panels)
+        values, slopes = np.empty(size + 2), np.empty(last)
         values[0], values[size + 1] = -np.inf, np.inf
-        powers, small, points, lines = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+        powers = np.empty(max(BLOCK, last))
+        small, points, lines = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
         bits = powers.view(np.int64)
-        many = np.empty(panels)
-        many_bits = many.view(np.int64)
         filled, first = 0, begin[0]
         for context in range(len(rows)):
             if begin[context] == begin[context + 1]:
@@ -378,23 +393,28 @@ def _kernel() -> Any:
                 row = rows[context, part]
                 for k in range(len(moved)):
                     moved[k] += numbers[row, k]
-            for p in range(panels + 1):
+            # Only the panels between the origin and the scores of this context.
+            low, high = origin + 1, origin
+            for i in range(begin[context], begin[context + 1]):
+                panel = np.int64(panels[i])
+                low, high = min(low, panel), max(high, panel)
+            high += 1
+            height = base[last]
+            for p in range(low, high):
                 sums[p] = base[p]
             for k in range(len(moved)):
-                for p in range(panels + 1):
+                height += moved[k] * by[k, last]
+                for p in range(low, high):
                     sums[p] += moved[k] * by[k, p]
-            _exponentials(sums[:panels], many_bits, many, slopes)  # type: ignore[no-untyped-call]
-            values[1 + origin] = sums[panels]
-            for knot in range(origin + 1, size):
+            _exponentials(sums, low, high, bits, powers, slopes)  # type: ignore[no-untyped-call]
+            values[1 + origin] = height
+            for knot in range(origin + 1, min(high, size)):
                 values[1 + knot] = values[knot] + slopes[knot] * (knots[knot] - knots[knot - 1])
-            for knot in range(origin - 1, -1, -1):
+            for knot in range(origin - 1, max(low, 1) - 2, -1):
                 values[1 + knot] = values[2 + knot] - slopes[1 + knot] * (knots[knot + 1] - knots[knot])
             for i in range(begin[context], begin[context + 1]):
-                x = logits[order[i]]
-                panel = guide[max(min(np.int64((x - knots[0]) * per_logit), last), 0)] if x > knots[0] else 0
-                while panel < size and knots[panel] <= x:
-                    panel += 1
-                anchor = panel - 1 if panel > origin else panel
+                x, panel = out[i], np.int64(panels[i])
+                anchor = panel - (panel > origin)
                 t = values[1 + anchor] + slopes[panel] * (x - knots[anchor])
                 t = min(max(t, values[panel]), values[panel + 1])
                 points[filled] = -min(max(t, min(x, -limit)), max(x, limit))
@@ -402,11 +422,9 @@ def _kernel() -> Any:
                 if filled == BLOCK or i == begin[-1] - 1:
                     for j in range(filled):
                         points[j], lines[j] = point_and_line(points[j])
-                    _exponentials(points[:filled], bits, powers, small)  # type: ignore[no-untyped-call]
+                    _exponentials(points, 0, filled, bits, powers, small)  # type: ignore[no-untyped-call]
                     for j in range(filled):
-                        small[j] = 1.0 / (1.0 + small[j] * lines[j])
-                    for j in range(filled):
-                        out[order[first + j]] = small[j]
+                        out[first + j] = 1.0 / (1.0 + small[j] * lines[j])
                     first, filled = first + filled, 0
 
     return compiled(kernel, exp_parts, point_and_line, _exponentials)
@@ -414,10 +432,20 @@ def _kernel() -> Any:
 
 @cache
 def _logit_loop() -> Any:
-    def loop(scores, out):  # type: ignore[no-untyped-def]
+    def loop(tables, scores, panels):  # type: ignore[no-untyped-def]
+        """Replace scores by their raw logits, and say in which panel each lies."""
+        _, _, _, knots, _, _, guide, per_logit = tables
         mantissas, exponents = np.empty(BLOCK), np.empty(BLOCK, np.int32)
+        size, last = len(knots), len(guide) - 1
+        bits = mantissas.view(np.int64)
         for begin in range(0, len(scores), BLOCK):
-            part = scores[begin : begin + BLOCK]
-            _logits(part, mantissas.view(np.int64), exponents, mantissas, out[begin : begin + BLOCK])  # type: ignore[no-untyped-call]
+            end = min(begin + BLOCK, len(scores))
+            _logits(scores[begin:end], bits, exponents, mantissas)  # type: ignore[no-untyped-call]
+            for i in range(begin, end):
+                x = scores[i]
+                panel = guide[min(max(np.int64((x - knots[0]) * per_logit), 0), last)]
+                while panel < size and knots[panel] <= x:
+                    panel += 1
+                panels[i] = panel
 
     return compiled(loop, raw_logit, _logits)

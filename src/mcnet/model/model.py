@@ -310,14 +310,10 @@ class CalibrationModel:
         keys, which = distinct_keys(self._keys(columns), int(self.contexts.combinations) + 1)
         return self._decoded(keys), which
 
-    def _keys(self, columns: list[FieldColumn]) -> IntArray:
+    def _keys(self, columns: list[FieldColumn]) -> IndexArray:
         """Return the number of each row's combination of values, plus 1."""
         assert self._strides is not None
-        codes = self.contexts.field_codes(columns)
-        keys = np.zeros(len(codes), dtype=np.int64)
-        for index, stride in enumerate(self._strides):
-            keys += (codes[:, index] + 1) * np.int64(stride)
-        return keys
+        return self.contexts.combination_keys(columns, self._strides)
 
     def _summed_up(self, score: FloatArray, table: IndexArray, which: IndexArray) -> FloatArray:
         """Return the probabilities of rows in contexts given by field codes `[contexts, fields]`."""
@@ -427,7 +423,7 @@ class CalibrationModel:
         if not self.sums_up or self._strides is None:
             raise self._no_codes()
         self._check_field(field)
-        return self._keys(self.contexts.given(field)) - 1
+        return self._keys(self.contexts.given(field)) - np.int64(1)
 
     def _check_field(self, field: Any) -> None:
         if field is None and self.fields:

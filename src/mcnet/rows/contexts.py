@@ -268,6 +268,19 @@ class Contexts:
             ]
         )
 
+    def combination_keys(self, columns: Sequence[FieldColumn], strides: Sequence[int]) -> NDArray[np.integer]:
+        """Return the number of each row's combination: the sum over fields of stride · (code + 1)."""
+        small = strides[0] * (len(self.values[0]) + 1) < 2**31
+        keys: NDArray[Any] = np.zeros(0)
+        for indices, column, stride in zip(self._places, self.aligned(columns), strides, strict=True):
+            digits = np.array([indices.get(value, ANY) + 1 for value in column.values], dtype=np.int64)
+            if small:  # one look at the rows
+                part: NDArray[Any] = column.mapped((digits * stride).astype(np.int32))
+            else:
+                part = column.mapped(digits.astype(np.int32)) * np.int64(stride)
+            keys = np.add(keys, part, out=keys) if len(keys) else part
+        return keys
+
     def columns(self, codes: NDArray[np.int32]) -> list[FieldColumn]:
         """Return the field columns of rows whose contexts are `codes`."""
         edges = self.edges
