@@ -49,8 +49,8 @@ void each(const double *scores, const CONTEXT *contexts, double *nanoseconds, si
 """
 
 
-def fitted(fields: int) -> CalibrationModel:
-    """Return a model fitted to simulated rows in which every field matters, and the first two together."""
+def fitted(fields: int) -> tuple[CalibrationModel, dict[str, np.ndarray]]:
+    """Return a model of simulated rows in which every field matters, and the first two together; and their fields."""
     draw = np.random.default_rng(fields)
     score = draw.beta(1.0, 8.0, ROWS)
     total = np.log(score / (1.0 - score))
@@ -61,7 +61,8 @@ def fitted(fields: int) -> CalibrationModel:
         total += draw.normal(0.0, 0.3, size)[columns[f"f{index}"]]
     if fields > 1:
         total += draw.normal(0.0, 0.3, SIZES[fields][:2])[columns["f0"], columns["f1"]]
-    return mcnet.BayesMCNet().fit(score, draw.random(ROWS) < 1.0 / (1.0 + np.exp(-total)), field=columns).model_
+    clicks = draw.random(ROWS) < 1.0 / (1.0 + np.exp(-total))
+    return mcnet.BayesMCNet().fit(score, clicks, field=columns).model_, columns
 
 
 def seconds(function: Callable[[], object], repeats: int = 7) -> float:
@@ -93,7 +94,7 @@ def in_c(model: CalibrationModel, folder: Path, scores: np.ndarray, codes: np.nd
 
 
 def measure(fields: int, folder: Path) -> None:
-    model = fitted(fields)
+    model, seen = fitted(fields)
     draw = np.random.default_rng(9)
     size = len(model_text(model).encode())
     ratios = {}
@@ -101,10 +102,8 @@ def measure(fields: int, folder: Path) -> None:
         export_model(model, folder / f"model.{ending}")
         ratios[ending] = (folder / f"model.{ending}").stat().st_size / size
     scores = draw.beta(1.0, 8.0, PREDICTED)
-    columns = {}
-    for name, known in zip(model.fields, model.contexts.values, strict=True):
-        shares = 1.0 / np.arange(1, len(known) + 1)
-        columns[name] = draw.choice(len(known), PREDICTED, p=shares / shares.sum())
+    rows = draw.integers(0, ROWS, PREDICTED)
+    columns = {name: column[rows] for name, column in seen.items()}
     codes = model.codes(columns)
     assert codes is not None
     whole = seconds(lambda: model.predict(scores, columns)) / PREDICTED * 1e9
@@ -113,14 +112,17 @@ def measure(fields: int, folder: Path) -> None:
     one = seconds(lambda: [model.predict_one(0.05, row if fields > 1 else row[0]) for _ in range(1_000)]) * 1e3
     number = int(model.contexts.combinations) if model.sums_up else len(model.contexts)
     arbitrary = draw.integers(-1, number, 100_000)
+    rare = seconds(lambda: model.predict(scores[:100_000], codes=arbitrary)) * 1e4
     calls, same = in_c(model, folder, scores[:100_000], arbitrary)
+    contexts = len(np.unique(codes))
     name = " × ".join(f"{len(known)}" for known in model.contexts.values)
     print(
         f"{fields} field{'s' if fields > 1 else ' '}  {name}, {number:,} combinations, model file {size / 1e6:.2f} MB"
     )
     print(f"  size over the model file: C {ratios['h']:.2f}, SQL {ratios['sql']:.2f}, ONNX {ratios['onnx']:.2f}")
     print(
-        f"  predict: {whole:5.1f} ns per row of whole numbers, {ready:5.1f} ns with ready codes; one row {one:.1f} µs"
+        f"  predict, {contexts:,} contexts among the rows: {whole:.0f} ns per row of whole numbers, {ready:.0f} ns "
+        f"with ready codes; arbitrary combinations {rare:.0f} ns; one row {one:.1f} µs"
     )
     print(f"  C, arbitrary combinations: {calls}; {'the bits of predict' if same else 'OTHER BITS'}")
 
