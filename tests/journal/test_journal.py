@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -68,6 +69,16 @@ def test_what_rows_are_worth_is_kept_and_its_loss_is_said_once(journal):
             merge()
         assert len(said) == 1
     assert journal.sketch(since=2, until=2).value_kind == "row"
+
+
+def test_a_source_may_have_more_periods_than_a_statement_may_name(tmp_path):
+    store = Store(tmp_path / "ads.db")
+    set_limit = lambda connection, _: connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 1_010)  # noqa: E731
+    sa.event.listen(store.database.engine, "connect", set_limit)
+    journal, early, late = store.journal(), rows(1, 2), rows(2, 2)
+    assert journal.add_parts(dict.fromkeys(range(1_100), early), source="shop").rows == 2_200
+    assert journal.add_parts(dict.fromkeys(range(1_100), late), source="shop", replace=True).rows == 2_200
+    assert (len(journal.periods), journal.remove("shop")) == (1_100, 2_200)
 
 
 def test_the_same_source_twice_changes_nothing(journal):

@@ -183,10 +183,11 @@ class _Known:
 def _copies(connection: Connection, head: int, fresh: Sequence[Entry]) -> tuple[tuple[str, str, str], ...]:
     """Return (source, other source, period) of rows that another source gave for the same period."""
     found: dict[tuple[str, str], str] = {}
-    for some in chunks({entry.digest for entry in fresh}):
+    for some in chunks(fresh):
+        digests, periods = {entry.digest for entry in some}, {entry.period for entry in some}
         for table in (entries, keys):
             same = sa.select(table.c.period, table.c.digest, table.c.source).where(
-                table.c.head == head, table.c.digest.in_(some), table.c.period.in_({e.period for e in fresh})
+                table.c.head == head, table.c.digest.in_(digests), table.c.period.in_(periods)
             )
             found |= {(period, digest): source for period, digest, source in connection.execute(same)}
     pairs = ((entry, found.get((entry.period, entry.digest), entry.source)) for entry in fresh)
@@ -252,8 +253,8 @@ def _commit(
             check_periods([e.period for e in described], _periods_to_compare(connection, head, every), every)
         copies = _copies(connection, head.id, described)
         replaced = [known.there[entry_key(e)][0] for e in described if entry_key(e) in known.there]
-        if replaced:
-            connection.execute(entries.delete().where(entries.c.id.in_(replaced)))
+        for some in chunks(replaced):
+            connection.execute(entries.delete().where(entries.c.id.in_(some)))
         for one in fresh:  # one at a time in memory
             connection.execute(entries.insert(), [entry_row(head.id, one.entry, one.content())])
         _note(connection, head, described, given[0].shape)
