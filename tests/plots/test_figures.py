@@ -1,6 +1,7 @@
 """The figures as data: what is drawn where, and that Plotly accepts it."""
 
 import json
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -209,3 +210,11 @@ def test_a_period_that_one_series_does_not_know_is_not_thin_for_the_other():
     spec = draw_drift(Drift(("1", "2", "3"), ("a", "b"), pcoc, pcoc / 1.1, pcoc * 1.1, np.full(3, 100.0)))
     assert spec["data"][0]["y"] == [1.2, 1.1, 1.3]
     assert not [trace for trace in spec["data"] if trace.get("opacity")]
+
+
+@pytest.mark.parametrize(("width", "named"), [(340, 2), (560, 3)])
+def test_names_of_periods_do_not_overlap_on_a_narrow_picture(width, named):
+    hours = tuple(f"2026-11-16T{hour:02}:00" for hour in range(20))
+    ones = np.ones((1, len(hours)))
+    drift = Drift(hours, ("served",), ones, 0.9 * ones, 1.1 * ones, ones[0])
+    assert len(re.findall(r'text-anchor="\w+">2026-11-16T', as_svg(draw_drift(drift), "PCOC", width=width))) == named

@@ -231,6 +231,7 @@ _LEGEND_LINE = 16
 _LONGEST_LABEL = 40
 _TICKS_APART = 14
 """Powers of ten are named between the ends of an axis, so many pixels away from them."""
+_PIXELS_PER_LETTER = 6.5
 _MOST_TICKS_AT_THE_ENDS = 6
 """So many names below the horizontal axis are the first and the last one; of more, one in the middle is named too."""
 
@@ -324,7 +325,8 @@ def _frame(x: _DrawnAxis, y: _DrawnAxis) -> list[str]:
         for position, name in y.ticks
     ]
     last = len(x.ticks) - 1
-    middle = {last // 2} if last >= _MOST_TICKS_AT_THE_ENDS else set()
+    names_fit = 3 * _PIXELS_PER_LETTER * max(len(name) for _, name in x.ticks) < right - left
+    middle = {last // 2} if last >= _MOST_TICKS_AT_THE_ENDS and names_fit else set()
     for index in sorted({0, last} | middle):
         anchor = "end" if index == last else "middle" if index else "start"
         position, name = x.ticks[index]
