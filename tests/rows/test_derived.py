@@ -331,3 +331,51 @@ def test_mlflow_takes_the_columns_that_fields_are_derived_from(rows, model):
     served = PyfuncCalibrator(model).predict(rows[:10].to_pandas())
     expected = model.predict(rows["p"][:10], {"age": rows["age"][:10], "ts": rows["ts"][:10]})
     np.testing.assert_array_equal(served["calibrated"], expected)
+
+
+def test_sql_c_and_onnx_cut_what_the_rows_have(rows, tmp_path):
+    import shutil
+    import subprocess
+
+    from mcnet.export import export_model
+
+    for names in (["age:number"], ["age:number", "ts:weekday", "ts:hour"], ["age:number", "ts:hour-of-week"]):
+        cut = mcnet.scan(rows, score="p", label="y", field=names, bins=4)
+        model = mcnet.BayesMCNet(isotonic_share=0.0).fit_sketch(cut).model_
+        some = rows[:60]
+        expected = model.predict(some["p"], {"age": some["age"], "ts": some["ts"]} if len(names) > 1 else some["age"])
+        seconds = [None if t is None else int(t.replace(tzinfo=UTC).timestamp()) for t in some["ts"]]
+        duckdb = pytest.importorskip("duckdb")
+        for form in ("tables",) if "ts:hour-of-week" in names else ("case", "tables"):
+            export_model(model, tmp_path / "m.sql", dialect="duckdb", source="log", score="p", form=form)
+            connection = duckdb.connect()
+            connection.register("log", some.to_arrow())
+            found = pl.from_arrow(connection.sql((tmp_path / "m.sql").read_text()).to_arrow_table()).sort("p")
+            np.testing.assert_allclose(found["calibrated"], expected[some["p"].arg_sort().to_numpy()], rtol=1e-12)
+        runtime = pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnx")
+        export_model(model, tmp_path / "m.onnx")
+        inputs = {"score": some["p"].to_numpy(), "age": some["age"].fill_null(float("nan")).to_numpy()}
+        if len(names) > 1:
+            inputs["ts"] = np.array([-(2**63) if second is None else second for second in seconds])
+        (result,) = runtime.InferenceSession(tmp_path / "m.onnx").run(None, inputs)
+        np.testing.assert_allclose(result, expected, rtol=1e-12)
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if compiler is None:
+            continue
+        export_model(model, tmp_path / "m.h")
+        cut = [f"mcnet_cut_field_{name.replace(':', '_').replace('-', '_')}" for name in names]
+        given = [f"{cut[0]}(age)", *(f"{one}(ts)" for one in cut[1:])]
+        (tmp_path / "m.c").write_text(
+            '#include <stdio.h>\n#include <math.h>\n#include "m.h"\nint main(void) {\n'
+            "double score, age; long long ts;\n"
+            'while (scanf("%lf %lf %lld", &score, &age, &ts) == 3)\n'
+            f'printf("%.17g\\n", mcnet_calibrate(score, mcnet_context({", ".join(given)})));\nreturn 0;\n}}\n'
+        )
+        subprocess.run([compiler, "-std=c99", "-o", tmp_path / "m", tmp_path / "m.c", "-lm"], check=True)
+        lines = [
+            f"{p!r} {'nan' if age is None else repr(age)} {-1 if second is None else second}"
+            for p, age, second in zip(some["p"], some["age"], seconds, strict=True)
+        ]
+        done = subprocess.run([tmp_path / "m"], input="\n".join(lines), capture_output=True, text=True, check=True)
+        np.testing.assert_array_equal([float(line) for line in done.stdout.split()], expected)

@@ -43,6 +43,8 @@ from mcnet.export.pieces import (
 )
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
+from mcnet.rows.contexts import Contexts
+from mcnet.rows.derived import CLOCK, bin_texts, derivation
 
 # A guide table: from the bits of a score to the few pieces it can fall into.
 
@@ -109,6 +111,9 @@ def export_c(
 ) -> None:
     """Write the model as a C99 header, usable from C++ too, with NAME_calibrate, NAME_calibrate_many and NAME_context.
 
+    A field that is derived from a column has a function NAME_cut_FIELD, which makes its value from a number, or from
+    seconds since 1970 (a time below 0 is a missing one).
+
     Parameters
     ----------
     name : what the names in the header begin with; models used in one program need different ones. Macros begin with
@@ -139,7 +144,7 @@ def export_c(
         scores=LOGIT_SCORES if takes == "logit" else PROBABILITY_SCORES,
         sigmoid=SIGMOID.substitute(shared) if takes == "logit" else "",
         evaluation=evaluation,
-        functions=_lookup(known, parameters, shared, exported.parts)
+        functions=_cuts(exported.contexts, parameters, name) + _lookup(known, parameters, shared, exported.parts)
         if known.names
         else WITHOUT_FIELDS.substitute(shared),
         example=EXAMPLE.substitute(
@@ -267,6 +272,43 @@ def _lookup(known: ContextMap, parameters: list[str], shared: dict[str, str], pa
     if contexts or parts is None:
         own = OWN_CONTEXTS.substitute(shared, keys=keys)
     return WITH_FIELDS.substitute(shared, values="\n".join(tables), own_contexts=own, lookup=lookup)
+
+
+def _cuts(contexts: Contexts, parameters: list[str], name: str) -> str:
+    """Return a function per derived field that gives the field value of a number, or of seconds since 1970."""
+    functions = []
+    for field, parameter in zip(contexts.names, parameters, strict=True):
+        found = derivation(field)
+        if found is None:
+            continue
+        begin = f"static inline const char *{name}_cut_{parameter}"
+        if found[1] not in CLOCK:
+            edges = contexts.edges[field]
+            *below, last = bin_texts(edges)
+            lines = [
+                f"    if (number < {edge!r}) return {_literal(text)};" for edge, text in zip(edges, below, strict=True)
+            ]
+            about = (
+                f"/* The value of the field {found[0]}, a number cut into bins, for {name}_context; NaN is missing. */"
+            )
+            body = "\n".join(["    if (number != number) return NULL;", *lines, f"    return {_literal(last)};"])
+            functions.append(f"{_ascii(about)}\n{begin}(double number) {{\n{body}\n}}\n")
+        else:
+            values = ", ".join(map(_literal, CLOCK[found[1]]))
+            about = f"/* The {found[1]} of the field {found[0]}, for {name}_context, of seconds since 1970 in UTC. */"
+            hour, day = "seconds / 3600 % 24", "(seconds / 86400 + 3) % 7"
+            index = {"hour": hour, "weekday": day}.get(found[1], f"24 * ({day}) + {hour}")
+            functions.append(
+                f"{_ascii(about)}\n{begin}(int64_t seconds) {{\n    static const char *const values[] = {{{values}}};\n"
+                f"    if (seconds < 0) return NULL;\n    return values[{index}];\n}}\n"
+            )
+    return "\n".join([*functions, ""]) if functions else ""
+
+
+def _ascii(text: str) -> str:
+    """Return the words of a comment in characters that no compiler minds."""
+    inner = text.removeprefix("/* ").removesuffix(" */").encode("ascii", "replace").decode()
+    return f"/* {inner.replace('*/', '* /').replace('?', '_')} */"
 
 
 def _sums(known: ContextMap, shared: dict[str, str], parts: Parts) -> dict[str, str]:

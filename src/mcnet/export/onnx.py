@@ -26,7 +26,8 @@ from mcnet.export.pieces import (
 )
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
-from mcnet.rows.fields import MISSING_LABEL
+from mcnet.rows.derived import CLOCK, bin_texts, derivation
+from mcnet.rows.fields import MISSING_LABEL, Edges
 from mcnet.version import __version__
 
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ def export_onnx(
 ) -> None:
     """Write the model as an ONNX graph: inputs score and one per field, shape [rows]; output calibrated, double.
 
-    A score below 0 or above 1 is taken as 0 or 1, and NaN gives NaN.
+    A field that is derived from a column has that column as its input: a double that is cut by comparisons, or seconds
+    since 1970 as int64. A score below 0 or above 1 is taken as 0 or 1, and NaN gives NaN.
 
     Parameters
     ----------
@@ -145,7 +147,12 @@ def export_onnx(
     if "" in known.names:
         raise InputError("a field has the empty name, which no input of an ONNX graph can have; refit with a name")
     columns, keys = [], []
+    cuts = _Cuts(graph, model.contexts.edges, missing_number)
     for name, digits, kind in zip(known.names, known.digits, _types(known.names, field_type), strict=True):
+        if derivation(name) is not None:
+            columns.append(cuts.index(name))
+            keys.append(cuts.keys(name, digits))
+            continue
         what = f"the value of field {name!r}; if missing, "
         if kind == "string":
             keys.append(_text_keys(name, digits, missing))
@@ -182,6 +189,56 @@ def export_onnx(
     warn_of_size("ONNX graph", len(content), len(pieces))
     with whole_file(path) as part:
         part.write_bytes(content)
+
+
+class _Cuts:
+    """Adds what derives fields from the columns of the rows: the input of each column, and the index of its value."""
+
+    def __init__(self, graph: Graph, edges: Mapping[str, Edges], missing: int) -> None:
+        self._graph, self._edges, self._missing = graph, edges, missing
+        self._inputs: dict[tuple[str, int], str] = {}
+
+    def keys(self, name: str, digits: dict[str | None, int]) -> dict[str | int, int]:
+        """Return the digit of each index; -1 is the missing value."""
+        found = derivation(name)
+        assert found is not None
+        texts = CLOCK[found[1]] if found[1] in CLOCK else bin_texts(self._edges[name])
+        return {**{at: digits[text] for at, text in enumerate(texts) if text in digits}, -1: digits.get(None, 0)}
+
+    def index(self, name: str) -> str:
+        """Return the index of each row's value."""
+        from onnx import TensorProto
+
+        found, graph = derivation(name), self._graph
+        assert found is not None
+        if found[1] in CLOCK:
+            what = f"seconds since 1970 in UTC; if missing, {self._missing}"
+            seconds = self._input(found[0], TensorProto.INT64, what)
+            hour = self._modulo(self._divided(seconds, 3600), 24)
+            day = self._modulo(graph.add("Add", self._divided(seconds, 86_400), graph.table(np.int64(3))), 7)
+            both = graph.add("Add", graph.add("Mul", day, graph.table(np.int64(24))), hour)
+            value = {"hour": hour, "weekday": day}.get(found[1], both)
+            absent = graph.add("Equal", seconds, graph.table(np.int64(self._missing)))
+        else:
+            number = self._input(found[0], TensorProto.DOUBLE, "a number; NaN if it is missing")
+            edges = np.array([self._edges[name] or (np.inf,)])
+            column = graph.add("Unsqueeze", number, graph.table(np.array([1])))
+            above = graph.add("GreaterOrEqual", column, graph.table(edges))
+            counts = graph.add("Cast", above, to=TensorProto.INT64)
+            value = graph.add("ReduceSum", counts, graph.table(np.array([1])), keepdims=0)
+            absent = graph.add("IsNaN", number)
+        return graph.add("Where", absent, graph.table(np.int64(-1)), value)
+
+    def _input(self, column: str, kind: int, what: str) -> str:
+        if (column, kind) not in self._inputs:
+            self._inputs[column, kind] = self._graph.input(column, kind, what)
+        return self._inputs[column, kind]
+
+    def _divided(self, number: str, by: int) -> str:
+        return self._graph.add("Div", number, self._graph.table(np.int64(by)))
+
+    def _modulo(self, number: str, by: int) -> str:
+        return self._graph.add("Mod", number, self._graph.table(np.int64(by)))
 
 
 def _types(names: tuple[str, ...], field_type: FieldType | Mapping[str, FieldType]) -> list[FieldType]:

@@ -26,7 +26,9 @@ from mcnet.export.pieces import (
 from mcnet.export.sql_fields import FieldKeys, digit_cases, digit_joins, key_literal, number_literal, table_named
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
+from mcnet.rows.derived import derivation, source_column
 from mcnet.rows.dialects import Dialect, dialect_named
+from mcnet.rows.fields import Edges
 
 # The SELECT form: the whole model as one expression of nested CASEs.
 
@@ -40,8 +42,20 @@ class Columns:
     rows: str
 
     @staticmethod
-    def of(source: str, score: str, fields: Sequence[str], dialect: Dialect, *, logits: bool = False) -> "Columns":
-        """Return the columns of a table, all quoted here but the table; logits become probabilities."""
+    def of(
+        source: str,
+        score: str,
+        fields: Mapping[str, str],
+        dialect: Dialect,
+        *,
+        logits: bool = False,
+        edges: Mapping[str, Edges] | None = None,
+    ) -> "Columns":
+        """Return the columns of a table, all quoted here but the table; logits become probabilities.
+
+        `fields` has the column of each field. Fields that are derived from theirs are cut by CASE and EXTRACT; a
+        number by its `edges`.
+        """
         number, rows = f"r.{dialect.column(score)}", f"{source} AS r"
         if logits or dialect.name == "postgresql":
             # Beside a score that is numeric, PostgreSQL leaves every literal numeric: slow, and other digits.
@@ -49,7 +63,15 @@ class Columns:
             x = sigmoid_expression(x, dialect) if logits else x
             joined, number = dialect.computed
             rows = f"{rows} {joined.format(x)}"
-        return Columns(number, tuple(f"r.{dialect.column(name)}" for name in fields), rows)
+        quoted = {name: f"r.{dialect.column(column)}" for name, column in fields.items()}
+        cut = {
+            f"d{index}": dialect.derived(name, column, (edges or {}).get(name))
+            for index, (name, column) in enumerate(quoted.items())
+            if derivation(name) is not None
+        }
+        joined, named = dialect.named("mcnet__derived", cut)
+        columns = tuple(named.get(f"d{index}", column) for index, column in enumerate(quoted.values()))
+        return Columns(number, columns, rows + joined)
 
 
 def sigmoid_expression(logit: str, dialect: Dialect) -> str:
@@ -370,9 +392,10 @@ def sql_text(
     """Return SQL whose last statement gives every row of `source` with its calibrated probability added.
 
     A field is compared with the values of the model in its canonical form, whatever the type of its column: decimals,
-    floats and timestamps, too. A column whose values cannot be compared (bytes, intervals, timestamps with a time zone
-    where the model has them without) ends the query with a message. A NULL field, and NaN, is the missing value; a NULL
-    or NaN score gives NULL; a score outside [0, 1] is taken as 0 or 1.
+    floats and timestamps, too. Fields that are derived from columns are cut by the SQL: numbers by comparisons, and
+    timestamps without a time zone by EXTRACT. A column whose values cannot be compared (bytes, intervals, timestamps
+    with a time zone where the model has them without) ends the query with a message. A NULL field, and NaN, is the
+    missing value; a NULL or NaN score gives NULL; a score outside [0, 1] is taken as 0 or 1.
 
     Parameters
     ----------
@@ -395,9 +418,10 @@ def sql_text(
     unknown = sorted(set(fields or {}) - set(known.names))
     if unknown:
         raise InputError(f"fields names {', '.join(unknown)}; the model has {', '.join(known.names) or 'none'}")
-    named = [(fields or {}).get(name, name) for name in known.names]
+    named = {name: (fields or {}).get(name, source_column(name)) for name in known.names}
     score = score or model.provenance.get("columns", {}).get("score", "score")
-    columns = Columns.of(words.table(source), score, named, words, logits=takes == "logit")
+    edges = model.contexts.edges
+    columns = Columns.of(words.table(source), score, named, words, logits=takes == "logit", edges=edges)
     pieces = Pieces.of(exported.curves)
     size = len(pieces)
     if parts is not None:
