@@ -101,7 +101,7 @@ def test_a_large_model_gives_the_same_bits(spark, found_by, monkeypatch):
     device = pl.Series(generator.choice(["phone", "tablet"], 6_000))
     fields = {"value": value, "device": device}
     labels = (generator.random(6_000) < scores).astype(int)
-    model = mcnet.BayesMCNet().fit(scores, labels, field=fields).model_
+    model = mcnet.PerField("isotonic").fit(scores, labels, field=fields).model_
     unseen = pl.DataFrame({"value": ["never", None], "device": ["phone", "never"], "score": [0.25, 0.5]})
     table = pl.DataFrame({**fields, "score": scores}).head(500)
     df = spark.createDataFrame(pl.concat([table, unseen]).to_arrow())
