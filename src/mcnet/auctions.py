@@ -27,6 +27,8 @@ _BLOCKS = 100
 """Rows are cut into so many blocks in their order, unless blocks are given."""
 _FEWEST_BLOCKS = 10
 _RESAMPLES = 2000
+_FEWEST_WON = 0.001
+"""Bids that win a smaller share of the auctions are probably in another unit than the prices."""
 _MULTIPLIERS: FloatArray = np.round(np.geomspace(0.25, 4.0, 33), 3).astype(np.float64)
 
 # The auction: who wins, what is paid.
@@ -125,11 +127,13 @@ class WonCheck:
         """What is wrong, in words; None if nothing is beyond noise."""
         if not self.low > 1.0 and not self.high < 1.0:
             return None
-        off = f"{'over' if self.ratio > 1.0 else 'under'}-predicted by {abs(self.ratio - 1.0):.0%}"
+        over = self.ratio > 1.0
+        off = f"{'over' if over else 'under'}-predicted by {abs(self.ratio - 1.0):.0%}"
+        cost = "raised bids win more of them, at a loss" if over else "bids on rows that are nearly lost are too low"
         return (
             f"rows that you barely won are {off} against those easily won (PCOC {self.barely:.3g} and "
-            f"{self.easily:.3g}): you calibrate on winners, which are not like all auctions; weigh rows by the "
-            "probability of winning (--propensity)"
+            f"{self.easily:.3g}): you calibrate on winners, which are not like all auctions, and {cost}; weigh rows by "
+            "the probability of winning (--propensity)"
         )
 
 
@@ -390,12 +394,7 @@ def replay(
     """
     if not probabilities:
         raise InputError("there is no model to replay; give at least one column of probabilities by name")
-    if auction not in ("second", "first"):
-        raise InputError(f"auction is {auction!r}; it must be 'second' or 'first'")
-    if budget is not None and not 0.0 < budget < np.inf:
-        raise InputError(f"budget is {budget:g}; what may be spent in a period must be above 0")
-    if not 0.0 < price_per < np.inf:
-        raise InputError(f"price_per is {price_per:g}; it must be a number of rows above 0, such as 1000")
+    check_rules(auction, budget, price_per, level)
     y = labels_column(labels)
     cost = values_column(price, name="price") / price_per
     chances = {name: scores_column(column, name=name, clip=False) for name, column in probabilities.items()}
@@ -413,13 +412,25 @@ def replay(
     if first not in chances:
         raise InputError(f"against is {first!r}, which is no model; there are {', '.join(chances)}")
     outcomes = {name: auctions.outcome(p) for name, p in chances.items()}
-    _check_prices(auctions, chances, outcomes)
+    _check_prices(auctions, chances, outcomes, price_per)
     fields = {
         name: (tuple(MISSING_LABEL if v is None else v for v in column.values), column.codes.astype(np.intp))
         for name, column in columns.items()
     }
     check = check_won_rows(chances[first], y, cost, worth.value * chances[first])
     return Replay(outcomes, first, auctions, chances, fields, level, seed, check)
+
+
+def check_rules(auction: str, budget: float | None, price_per: float, level: float) -> None:
+    """Refuse rules of a replay that are none, before anything is read."""
+    if auction not in ("second", "first"):
+        raise InputError(f"auction is {auction!r}; it must be 'second' or 'first'")
+    if budget is not None and not 0.0 < budget < np.inf:
+        raise InputError(f"budget is {budget:g}; what may be spent in a period must be above 0")
+    if not 0.0 < price_per < np.inf:
+        raise InputError(f"price_per is {price_per:g}; it must be a number of rows above 0, such as 1000")
+    if not 0.0 < level < 1.0:
+        raise InputError(f"level is {level:g}; it must be between 0 and 1, such as 0.95")
 
 
 def _numbers(given: Any, name: str, rows: int, usual: int) -> IndexArray:
@@ -434,12 +445,15 @@ def _numbers(given: Any, name: str, rows: int, usual: int) -> IndexArray:
     return compact(column.codes)[0]
 
 
-def _check_prices(auctions: Auctions, chances: Mapping[str, FloatArray], outcomes: Mapping[str, Outcome]) -> None:
-    """Refuse bids that no price of the log can judge: above all of them, or all below."""
+def _check_prices(
+    auctions: Auctions, chances: Mapping[str, FloatArray], outcomes: Mapping[str, Outcome], price_per: float
+) -> None:
+    """Refuse bids that no price of the log can judge: above all of them, or all below; warn where nearly all are."""
     highest, lowest = float(auctions.price.max()), float(auctions.price.min())
-    unit = Advice(
-        "are prices per thousand rows? then pass price_per=1000", shell="are prices per thousand? then --price-per 1000"
-    )
+    units = Advice("check value and price_per", shell="check --value and --price-per")
+    if price_per == 1.0:
+        asked = "are prices per thousand rows? then {}"
+        units = Advice(asked.format("pass price_per=1000"), shell=asked.format("--price-per 1000"))
     if not highest > 0.0:
         raise InputError("every price is 0, so that every bid wins; give the column of market prices")
     for name, p in chances.items():
@@ -447,10 +461,16 @@ def _check_prices(auctions: Auctions, chances: Mapping[str, FloatArray], outcome
         if float(bids.min()) > highest:
             raise InputError(
                 f"every bid of {name} (from {bids.min():.3g}) is above every price (up to {highest:.3g}): the replay "
-                "cannot know what other bids would win; check value and price_per"
+                "cannot know what other bids would win",
+                advice=Advice("check value and price_per", shell="check --value and --price-per"),
             )
         if auctions.budget is None and outcomes[name].won == len(p):
             warn(f"the bids of {name} win every row: the replay cannot know what higher bids would win")
-    if all(outcome.won == 0 for outcome in outcomes.values()):
-        most = max(float((auctions.value * p).max()) for p in chances.values())
-        raise InputError(f"no bid (up to {most:.3g}) is above its price (from {lowest:.3g})", advice=unit)
+    won = max(outcome.won for outcome in outcomes.values())
+    most = max(float((auctions.value * p).max()) for p in chances.values())
+    if won == 0:
+        raise InputError(f"no bid (up to {most:.3g}) is above its price (from {lowest:.3g})", advice=units)
+    if auctions.budget is None and won < _FEWEST_WON * len(auctions.price):
+        middle = float(np.median(auctions.price))
+        said = f"{counted(won, 'auction')} of {len(auctions.price):,} would be won: bids are up to {most:.3g}, prices"
+        warn(f"{said} {middle:.3g} in the middle", units)

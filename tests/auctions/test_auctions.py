@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 import mcnet
+from mcnet.auctions import check_won_rows
 from mcnet.cli.run import run
 from mcnet.datasets.auctions import simulate_auctions
 from mcnet.errors import InputError
@@ -106,6 +107,26 @@ def test_won_rows_like_all_others_raise_no_warning():
     assert alarms <= 2
 
 
+def test_the_check_of_won_rows_speaks_in_both_directions():
+    rng = np.random.default_rng(0)
+    p, price = np.full(40_000, 0.1), rng.uniform(0.0, 0.1, 40_000)
+    for dear, words in ((0.05, ("over", "at a loss")), (0.2, ("under", "too low"))):
+        truth = np.where(price > 0.05, dear, 0.1)
+        found = check_won_rows(p, (rng.random(len(p)) < truth).astype(float), price, p)
+        assert f"barely won are {words[0]}-predicted" in found.warning
+        assert words[1] in found.warning
+
+
+def test_bids_that_win_next_to_nothing_are_questioned():
+    made = auctions(4_000)
+    price = made.price * 1000
+    price[0] = 0.0
+    with pytest.warns(mcnet.CalibrationWarning, match=r"1 auction of 4,000 would be won.*price_per=1000"):
+        mcnet.replay({"scores": made.score}, made.label, price, made.value)
+    with pytest.warns(mcnet.CalibrationWarning, match="check value and price_per"):
+        mcnet.replay({"scores": made.score}, made.label, price * 1000, made.value, price_per=1000)
+
+
 def test_what_cannot_be_replayed_is_refused():
     made = auctions(500)
     good = ({"scores": made.score}, made.label, made.price)
@@ -124,6 +145,8 @@ def test_what_cannot_be_replayed_is_refused():
         ({"budget": 0.0}, "budget is 0"),
         ({"auction": "third"}, "'second' or 'first'"),
         ({"price_per": 0}, "price_per"),
+        ({"level": 95}, "level is 95"),
+        ({"level": 0}, "level is 0"),
         ({"against": "nobody"}, "no model"),
         ({"blocks": 0}, "at least one row"),
     ):
@@ -181,7 +204,11 @@ def test_the_command_replays_scores_models_and_methods(log, tmp_path, capsys):
         (["--price", "price"], "--value"),
         (["--price", "nothing", "--value", "1"], "nothing"),
         (["--price", "price", "--value", "1"], "--price-per 1000"),
-        (["--price", "price", "--value", "1", "--budget", "0"], "--budget is 0"),
+        (["--price", "price", "--value", "1", "--budget", "0"], "budget is 0"),
+        (["--price", "price", "--value", "1", "--level", "95"], "level is 95"),
+        (["--price", "price", "--value", "1", "--fit-on", "log.parquet"], "--method"),
+        (["--price", "price", "--value", "1", "--every", "1d"], "--time"),
+        (["--price", "price", "--value", "1", "--price-per", "0.001"], "check --value and --price-per"),
         (["--price", "price", "--value", "1", "--method", "platt"], "--fit-on"),
         (["--price", "price", "--value", "1e9"], "above every price"),
     ],

@@ -139,6 +139,17 @@ def test_a_sketch_without_values_takes_them_from_the_sum():
     assert total.cells.sums.shape[1] == 3
 
 
+def test_values_that_lose_digits_are_told():
+    p, y, field, value, _ = world(7, rows=500)
+    for make in (
+        lambda: Sketch.from_rows(p, y, field=field, value=value / 5000),
+        lambda: Sketch.from_rows(p, y, field=field, value_per_positive=value / 5000),
+        lambda: Sketch.from_rows(p, y).with_value(0.0002),
+    ):
+        with pytest.warns(mcnet.CalibrationWarning, match="give values in a smaller unit"):
+            make()
+
+
 def test_numba_and_numpy_add_the_same_values():
     from mcnet.sketch.accumulate import Worth, _wide_of, accumulate, accumulate_numpy
     from mcnet.sketch.grid import LogitGrid

@@ -94,7 +94,7 @@ def value(
       mcnet value log.parquet --score pctr --label click --field country \\
           --price paid --price-per 1000 --value 0.8 --model model.json
     """
-    from mcnet.auctions import replay
+    from mcnet.auctions import check_rules, replay
     from mcnet.cli.options import printer_of
     from mcnet.cli.sources import check_output, load_model, source_of, value_number
     from mcnet.rows.derived import source_column
@@ -109,8 +109,11 @@ def value(
         raise InputError(f"the replay needs {lacking}" + ("" if price is None else ", with --value"))
     if method and not fit_on:
         raise InputError("a method is fitted on rows of other auctions than those replayed; name them with --fit-on")
-    if budget is not None and not budget > 0.0:
-        raise InputError(f"--budget is {budget:g}; what may be spent must be above 0")
+    if fit_on and not method:
+        raise InputError("--fit-on has the rows that methods are fitted on; name the methods with --method")
+    if every is not None and time is None:
+        raise InputError("--every is the length of a period; name the column of timestamps with --time")
+    check_rules(auction, budget, price_per, level)
     source = source_of(logs, alone=not fit_on)
     if source.finished:
         raise InputError(f"{logs[0]} was sketched before; a replay needs the price of each row: give the log itself")

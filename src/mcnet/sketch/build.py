@@ -29,7 +29,7 @@ from mcnet.rows.locations import read_options
 from mcnet.rows.spec import MOST_FOLDS, RowSpec, check_folds
 from mcnet.sketch.accumulate import MOST_INVERSE, Accumulator
 from mcnet.sketch.folds import assign_folds, folds_column
-from mcnet.sketch.grid import Cells, make_grid
+from mcnet.sketch.grid import VALUE_UNITS, Cells, make_grid, warn_of_small_values
 from mcnet.sketch.sketch import Sketch
 
 # Warnings of likely mistakes with columns: ids as fields, scores and labels swapped, shares as weights.
@@ -53,6 +53,10 @@ def warn_of_mistakes(sketch: Sketch, spec: RowSpec) -> None:
     _warn_of_ids(sketch, spec.every)
     _warn_of_swapped_columns(sketch, spec.name_of("score"), spec.name_of("label"))
     _warn_of_light_rows(sketch)
+    if sketch.value_kind is not None and sketch.rows:
+        worth = sketch.values.sum(axis=0) / VALUE_UNITS
+        known = sketch.total_weight if sketch.value_kind == "row" else sketch.total_positives
+        warn_of_small_values(float(worth[0]) / known if known > 0.0 else 0.0)
 
 
 def _warn_of_ids(sketch: Sketch, periods: Collection[str]) -> None:

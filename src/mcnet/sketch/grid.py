@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import SCORE_FLOOR, CodeArray, FloatArray, IndexArray, IntArray, MaskArray
+from mcnet._shared.messages import warn
 from mcnet.errors import InputError
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution
 
@@ -21,6 +22,7 @@ POSITION_UNITS = 1 << 20
 
 VALUE_UNITS = 1e6
 """Sums of values are whole numbers of this part of a unit of money (and its squares), for the same reason."""
+_SMALLEST_VALUE = 0.002
 _WIDE_CELLS_PER_LOGIT = 16
 """Sums of values are kept for wider cells: money is looked at in ten bins of scores, not in thousands of cells."""
 
@@ -342,6 +344,15 @@ def spread_values(cells: Cells, grid: Grid) -> FloatArray:
         each = np.divide(cells.sums[first, 3 + column], total, out=np.zeros(len(first)), where=total > 0.0)
         result[:, column] = each[group] * cells.sums[:, by]
     return result
+
+
+def warn_of_small_values(mean: float) -> None:
+    """Warn of values of which whole units keep few digits: the square of 0.001 is one unit."""
+    if 0.0 < mean < _SMALLEST_VALUE:
+        warn(
+            f"a positive is worth {mean:.2g}, and sums of values are kept in whole 10⁻⁶ units of money, which lose "
+            "digits of values this small; give values in a smaller unit, such as cents"
+        )
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:

@@ -28,6 +28,7 @@ from mcnet.sketch.grid import (
     scaled_cells,
     spread_values,
     value_groups,
+    warn_of_small_values,
 )
 
 DIGEST_BYTES = 8
@@ -234,6 +235,7 @@ class Sketch:
         each = check_value(value)
         worth = np.column_stack([self.weight, self.positives, self.weight * each]) * each
         sums = np.column_stack([self.cells.sums[:, :3], np.floor(worth * VALUE_UNITS + 0.5)])
+        warn_of_small_values(each)
         return replace(self, cells=replace(self.cells, sums=sums), value_kind="row")
 
     def without_values(self) -> "Sketch":
