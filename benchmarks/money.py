@@ -60,17 +60,18 @@ def figures(p: np.ndarray, rows: pl.DataFrame) -> list[float]:
     return [loss(p, y), float((value * y - price)[won].sum()), float(price[won].sum()), float(y[won].sum())]
 
 
-def nine_campaigns(rows: pl.DataFrame, splits: int, folder: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def nine_campaigns(
+    rows: pl.DataFrame, splits: int, folder: Path
+) -> tuple[dict[str, dict[int, list[float]]], dict[str, str]]:
     """Return log-loss, surplus, spend and clicks of each split by method, and why methods failed; halves of blocks."""
     rows = rows.with_columns(score=scores_of(rows), value=break_even(rows), field=pl.col("campaign").cast(pl.String))
-    jobs, tests, found = [], {}, {RAW: []}
+    jobs, found = [], {RAW: {}}
     for seed in range(splits):
         chosen = pl.col("block").is_in(np.random.default_rng(seed).permutation(101)[:50].tolist())
         fit, test = folder / f"fit{seed}.parquet", folder / f"test{seed}.parquet"
         rows.filter(chosen).select("score", "label", "field").write_parquet(fit)
         rows.filter(~chosen).write_parquet(test)
-        tests[seed] = test
-        found[RAW].append(figures(pl.read_parquet(test)["score"].to_numpy(), pl.read_parquet(test)))
+        found[RAW][seed] = figures(pl.read_parquet(test)["score"].to_numpy(), pl.read_parquet(test))
         for key, with_field in METHODS.items():
             fields = ("field",) if with_field else ()
             jobs.append(Job(*key, fit, test, len(rows) // 2, fields, warm=False, tags={"seed": seed}))
@@ -89,9 +90,9 @@ def nine_campaigns(rows: pl.DataFrame, splits: int, folder: Path) -> tuple[dict[
     for job in sorted(jobs, key=lambda job: job.tags["seed"]):
         if job.failed:
             failed[job.name] = job.failed
-        else:
-            found.setdefault(job.name, []).append(job.answer["figures"])
-    return {name: np.array(lines) for name, lines in found.items() if name not in failed}, failed
+        elif job.answer:
+            found.setdefault(job.name, {})[job.tags["seed"]] = job.answer["figures"]
+    return {name: lines for name, lines in found.items() if name not in failed}, failed
 
 
 def in_order(rows: pl.DataFrame, folder: Path) -> dict[str, np.ndarray]:
@@ -149,6 +150,23 @@ def calibrated(runs: int, rows: int = 12_000, values: int = 25) -> dict[str, flo
     return {"runs": runs, "empty": empty, "share": float(np.mean(shares))}
 
 
+def won_rows(seeds: int = 20) -> dict[str, np.ndarray]:
+    """Return the surplus of scores, and what fits on won rows add to it, plain and weighted, in simulated auctions."""
+    result: dict[str, list[float]] = {}
+    for seed in range(seeds):
+        made = mcnet.simulate_auctions(150_000, seed=seed)
+        won, country = made.won, made.country.astype(str)
+        bids = {"scores": made.score}
+        for name, more in (("naive", {}), ("weighted", {"propensity": made.propensity[won]})):
+            sketch = mcnet.Sketch.from_rows(made.score[won], made.label[won], field=country[won], **more)
+            bids[name] = mcnet.calibrator("platt-field").fit_sketch(sketch).predict(made.score, field=country)
+        found = mcnet.replay(bids, made.label, made.price, made.value)
+        result.setdefault("scores", []).append(found.outcomes["scores"].surplus)
+        for name in ("naive", "weighted"):
+            result.setdefault(name, []).append(found.differences[name].value)
+    return {name: np.array(values) for name, values in result.items()}
+
+
 def carrying(rows: int) -> dict[str, float]:
     """Return time and size of a sketch with values, over those of the same one without."""
     rng = np.random.default_rng(0)
@@ -181,6 +199,22 @@ def flights(path: Path) -> int:
     return sum(action.value in worst for action in found.actions()[:10])
 
 
+def line_of(nine: dict[str, dict[int, list[float]]], method: str) -> tuple[object, ...]:
+    """Return the surplus over that of offsets, and the line of a method: all on the splits that it was measured on."""
+    found = np.array(list(nine[method].values()))
+    raw, offsets = (np.array([nine[name][seed][1] for seed in nine[method]]) for name in (RAW, OFFSETS))
+    fewer = "" if len(found) == len(nine[RAW]) else f" ({len(found)} splits)"
+    return (
+        float((found[:, 1] / offsets).mean()),
+        method + fewer,
+        f"{found[:, 0].mean():.6f}",
+        "–" if method == RAW else spread(found[:, 1] / raw - 1),
+        "–" if method == OFFSETS else spread(found[:, 1] / offsets - 1),
+        f"{found[:, 2].mean():,.0f}",
+        f"{found[:, 3].mean():.0f}",
+    )
+
+
 def spread(values: np.ndarray) -> str:
     """Return a mean with its 95 % interval; random halves overlap, so their spread alone would be too narrow."""
     reach = 1.96 * values.std(ddof=1) * np.sqrt(1 / len(values) + 1)
@@ -199,18 +233,8 @@ def main(full: bool) -> None:
         nine, failed = nine_campaigns(pl.read_parquet(folder / "nine_campaigns.parquet"), splits, Path(made))
         one = pl.read_parquet(folder / "campaign2997.parquet")
         ordered = in_order(one, Path(made))
-    raw, offsets = nine[RAW][:, 1], nine[OFFSETS][:, 1]
-    lines = [
-        (
-            method,
-            f"{found[:, 0].mean():.6f}",
-            "–" if method == RAW else spread(found[:, 1] / raw - 1),
-            "–" if method == OFFSETS else spread(found[:, 1] / offsets - 1),
-            f"{found[:, 2].mean():,.0f}",
-            f"{found[:, 3].mean():.0f}",
-        )
-        for method, found in sorted(nine.items(), key=lambda item: -item[1][:, 1].mean())
-    ]
+    lines = sorted((line_of(nine, method) for method in nine), key=lambda line: -line[0])
+    lines = [line[1:] for line in lines]
     lines += [(method, reason, "–", "–", "–", "–") for method, reason in failed.items()]
     head = ("bids from", "log-loss", "surplus over raw scores", "over offset per campaign", "spend", "clicks")
     text = ["## Real ads\n", _SELECTED.format(splits=splits), report.table(head, lines), "\n" + _IN_ORDER + "\n"]
@@ -234,6 +258,13 @@ def main(full: bool) -> None:
     text.append(
         f"A sketch of {cost['rows']:,} rows with values takes {cost['time']:.2f} times the time and "
         f"{cost['size']:.2f} times the space of one without (goal: 1.3)."
+    )
+    trap = won_rows()
+    lines = [f"{values.mean():+,.0f} ± {values.std(ddof=1) / len(values) ** 0.5:,.0f}" for values in trap.values()]
+    text.append(
+        f"The trap of won rows, {len(trap['naive'])} simulated worlds: bids from scores earn {lines[0].lstrip('+')}; a "
+        f"fit on the rows they won adds {lines[1]}, below 0 in {(trap['naive'] < 0).sum()} of them; with the rows "
+        f"weighted by inverse propensity {lines[2]}, above 0 in {(trap['weighted'] > 0).sum()}."
     )
     if listed is not None:
         text.append(

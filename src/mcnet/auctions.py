@@ -93,6 +93,16 @@ class Outcome(NamedTuple):
         """What is left of the value after it was paid for."""
         return self.value - self.spend
 
+    @property
+    def returned(self) -> float | None:
+        """The value per unit of money spent; None if nothing was spent."""
+        return self.value / self.spend if self.spend > 0.0 else None
+
+    @property
+    def cost_per_positive(self) -> float | None:
+        """What was spent for each positive; None without positives."""
+        return self.spend / self.positives if self.positives > 0.0 else None
+
 
 @dataclass(frozen=True)
 class SurplusDifference:
@@ -224,8 +234,8 @@ class Replay:
                     "positives": outcome.positives,
                     "value": outcome.value,
                     "surplus": outcome.surplus,
-                    "return": _ratio(outcome.value, outcome.spend),
-                    "cost_per_positive": _ratio(outcome.spend, outcome.positives),
+                    "return": outcome.returned,
+                    "cost_per_positive": outcome.cost_per_positive,
                     "difference": asdict(self.differences[name]),
                     **({} if truth is None else {"regret": truth.surplus - outcome.surplus}),
                 }
@@ -321,8 +331,7 @@ class Replay:
             interval = "" if np.isnan(gap.low) else f" ({signed_amount(gap.low)} … {signed_amount(gap.high)})"
             relative = "" if np.isnan(gap.relative) else f" = {gap.relative:+.1%}"
             figures = (amount(outcome.spend), count(outcome.positives), amount(outcome.surplus))
-            ratios = (_ratio(outcome.value, outcome.spend), _ratio(outcome.spend, outcome.positives))
-            words = ("–" if ratio is None else amount(ratio) for ratio in ratios)
+            words = (amount(outcome.returned), amount(outcome.cost_per_positive))
             difference = "" if name == self.against else f"{signed_amount(gap.value)}{interval}{relative}"
             lines.append((name, f"{outcome.won:,}", *figures, *words, difference))
         blocks = int(self.auctions.blocks.max()) + 1
@@ -338,10 +347,6 @@ class Replay:
 
 
 _MOST_VALUES_SHOWN = 30
-
-
-def _ratio(above: float, below: float) -> float | None:
-    return above / below if below > 0.0 else None
 
 
 def replay(

@@ -77,6 +77,19 @@ def test_the_truth_has_the_largest_expected_surplus_and_regret_is_measured_to_it
     assert "scores" in str(found)
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_whatever_the_draw_a_fit_on_won_rows_loses_money_that_weights_gain(seed):
+    made = auctions(150_000, seed)
+    won, country = made.won, made.country.astype(str)
+    gain = made.value * made.probability - made.price  # of a row that is won, as expected
+    expected = []
+    for more in ({}, {"propensity": made.propensity[won]}):
+        sketch = mcnet.Sketch.from_rows(made.score[won], made.label[won], field=country[won], **more)
+        p = mcnet.calibrator("platt-field").fit_sketch(sketch).predict(made.score, field=country)
+        expected.append(gain[made.value * p > made.price].sum())
+    assert expected[0] < gain[won].sum() < expected[1]
+
+
 def test_a_fit_on_won_rows_loses_money_that_weights_do_not():
     made = auctions(150_000)
     won = made.won
@@ -101,7 +114,7 @@ def test_a_fit_on_won_rows_loses_money_that_weights_do_not():
 def test_won_rows_like_all_others_raise_no_warning():
     alarms = 0
     for seed in range(20):
-        made = auctions(30_000, seed, hidden=1.0)
+        made = auctions(30_000, seed, hidden=1.0, spread=0.0)
         found = mcnet.replay({"scores": made.score}, made.label, made.price, made.value)
         alarms += found.won_check.warning is not None
     assert alarms <= 2

@@ -10,7 +10,10 @@ from PIL import Image
 from tests.report.browser import Browser, browse, find_chromium
 from tests.report.conftest import VALUES, Case
 
+from mcnet.auctions import replay
+from mcnet.datasets.auctions import simulate_auctions
 from mcnet.report.page import write_report
+from mcnet.report.value_page import write_value_page
 
 DATA = "JSON.stringify(document.getElementById('{}').data.map((trace) => [trace.x, trace.y]))"
 HEIGHTS = """[...document.querySelectorAll('.figure')].map((figure) => [
@@ -167,3 +170,18 @@ def test_the_field_selector_changes_the_forest_and_its_table(browser: Browser, t
         "country × source",
     ]
     assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_of_a_replay_fits_its_screen(browser: Browser, tmp_path: Path, width: int):
+    made = simulate_auctions(5_000)
+    chances = {"scores": made.score, "truth, with a long name": made.probability}
+    found = replay(chances, made.label, made.price, made.value, field={"country": made.country.astype(str)})
+    browser.open(write_value_page(tmp_path / "value.html", found), width=width)
+    assert browser.complaints() == []
+    assert browser.requests() == []
+    for figure in ("multiplier", "values"):
+        assert browser.run(f"document.querySelectorAll('#{figure} .main-svg').length") >= 1, figure
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.run(RIGHT) <= width
+    assert browser.run("document.querySelectorAll('#comparison tbody tr').length") == 2

@@ -25,7 +25,8 @@ class SimulatedAuctions:
     country : a field; the score errs by its own factor in each.
     premium : whether the place is a premium one, which the bidder does not see: dearer, and clicked less than the
         score says. The other places are clicked more.
-    price, bid : the highest bid of the others, and the own one.
+    price, bid : the highest bid of the others, who know what a row of this score and country is worth on average and
+        bid more for premium places; and the own one.
     value : what a click is worth.
     propensity : the probability of winning, given the score and the place.
     """
@@ -87,8 +88,9 @@ def simulate_auctions(
     probability = np.clip(score / factor[country] * np.where(premium, 2.0 - hidden, hidden), 0.0, 1.0)
     label = (rng.random(rows) < probability).astype(np.int64)
     value, width = 1.0, 0.4
-    # Prices per row: premium places cost more than the bid on average, the others less.
-    middle = np.log(value * score) + np.where(premium, 0.35, -0.6)
+    # The others bid what a row of this score and country is worth on average, more for premium places: a row whose
+    # price is just that is as often one as the other, so that bids which are right on average are the best ones.
+    middle = np.log(value * score / factor[country]) + np.where(premium, 0.5, -0.5)
     price = np.exp(middle + width * rng.standard_normal(rows))
     propensity = ndtr((np.log(value * score) - middle) / width)
     return SimulatedAuctions(score, label, probability, country, premium, price, value * score, value, propensity)

@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from mcnet._shared.arrays import FloatArray, sums_by
 from mcnet._shared.files import whole_file
-from mcnet._shared.messages import Figure, count, counted, figure, percent, with_interval
+from mcnet._shared.messages import Figure, amount, count, counted, figure, percent, with_interval
 from mcnet.calibrators.methods import default_parameters
 from mcnet.metrics.evaluation import Evaluation, evaluate_cells, predict_cells
 from mcnet.metrics.money import Money
@@ -188,7 +188,7 @@ def _money_headline(before: Money, after: Money) -> list[tuple[str, str, str, st
     """Return the money that is over-bid and under-bid, before and after."""
     pairs = (("Over-bid money", before.over, after.over), ("Under-bid money", before.under, after.under))
     return [
-        (name, figure(was.value), figure(now.value), f"95 % interval: {figure(now.low)} … {figure(now.high)}")
+        (name, amount(was.value), amount(now.value), f"95 % interval: {amount(now.low)} … {amount(now.high)}")
         for name, was, now in pairs
     ]
 

@@ -4,7 +4,7 @@ from os import PathLike
 from pathlib import Path
 
 from mcnet._shared.files import whole_file
-from mcnet._shared.messages import amount, count
+from mcnet._shared.messages import amount, count, signed_amount
 from mcnet.auctions import Replay
 from mcnet.report.page import packed_data, packed_plotly, read_asset, template
 
@@ -26,11 +26,10 @@ def write_value_page(path: str | PathLike[str], found: Replay, *, title: str | N
     lines = []
     for name, outcome in found.outcomes.items():
         gap = found.differences[name]
-        known = "" if gap.low != gap.low else f"{amount(gap.low)} … {amount(gap.high)}"
-        beside = ("–", "") if name == found.against else (amount(gap.value), known)
-        lines.append(
-            (name, count(outcome.won), *map(amount, (outcome.spend, outcome.positives, outcome.surplus)), beside)
-        )
+        known = "" if gap.low != gap.low else f"{signed_amount(gap.low)} … {signed_amount(gap.high)}"
+        beside = ("–", "") if name == found.against else (signed_amount(gap.value), known)
+        won = count(outcome.won), amount(outcome.spend), count(outcome.positives), amount(outcome.surplus)
+        lines.append((name, *won, amount(outcome.returned), amount(outcome.cost_per_positive), beside))
     view = {"summary": "", "explanation": "", "figures": figures}
     page = template("value_page.html.j2").render(
         title=title or "Replay of auctions",
