@@ -77,6 +77,7 @@ def test_the_truth_has_the_largest_expected_surplus_and_regret_is_measured_to_it
     assert "scores" in str(found)
 
 
+@pytest.mark.filterwarnings("ignore:.*capped at 20")
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_whatever_the_draw_a_fit_on_won_rows_loses_money_that_weights_gain(seed):
     made = auctions(150_000, seed)

@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 import mcnet
+from mcnet.metrics.evaluation import evaluate_cells
 
 ROWS = 30_000
 
@@ -27,8 +28,9 @@ def log(tmp_path_factory):
             "shop": generator.integers(0, 50, ROWS).astype(np.float64) / 2,
             "weight": generator.integers(0, 4, ROWS),
             "fold": generator.integers(0, 3, ROWS),
+            "bid": np.round(generator.lognormal(0.0, 0.8, ROWS), 3),
         }
-    )
+    ).with_columns(paid=pl.when("label").then("bid"))
     folder = tmp_path_factory.mktemp("log")
     for part in range(4):
         table[part * ROWS // 4 : (part + 1) * ROWS // 4].write_parquet(folder / f"{part}.parquet")
@@ -51,6 +53,9 @@ def both(spark, log, shape=lambda df: df, **columns):
         {"field": "country", "weight": "weight", "folds": "fold", "negatives_kept": 0.25},
         {"field": "shop", "resolution": "exact"},
         {"field": "country", "resolution": 64},
+        {"field": "country", "value": "bid"},
+        {"field": ["country", "shop"], "weight": "weight", "value": "bid", "folds": "fold"},
+        {"field": "country", "weight": "weight", "value_per_positive": "paid"},
     ],
     ids=lambda columns: " ".join(map(str, columns)) or "score and label alone",
 )
@@ -58,7 +63,16 @@ def test_the_cells_are_those_of_scan(spark, log, columns):
     found, expected = both(spark, log, **columns)
     assert found == expected
     assert found.rows == expected.rows
+    assert (found.value_kind is None) == ("value" not in columns and "value_per_positive" not in columns)
     assert (found.columns, found.negatives_kept) == (expected.columns, expected.negatives_kept)
+
+
+def test_money_is_that_of_one_scan(spark, log):
+    found, expected = both(spark, log, lambda df: df.repartition(7), field="country", value="bid")
+    parts = [mcnet.scan(file, score="score", label="label", field="country", value="bid") for file in log.iterdir()]
+    for sketch in (found, mcnet.Sketch.merged(parts)):
+        ours, theirs = (evaluate_cells(one.score, one).money.to_dict() for one in (sketch, expected))
+        assert ours == theirs
 
 
 @pytest.mark.parametrize("partitions", [1, 19])
