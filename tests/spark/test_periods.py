@@ -52,13 +52,14 @@ def test_periods_are_those_of_a_journal(spark, kind, tmp_path):
     from mcnet.spark import journal
 
     moments, steps = KINDS[kind]
-    table_of(moments).write_parquet(tmp_path / "log.parquet")
+    table_of(moments).with_columns(bid=pl.col("score").round(2) * 7).write_parquet(tmp_path / "log.parquet")
     df = spark.read.parquet(str(tmp_path / "log.parquet")).repartition(2)
     for every in steps:
+        columns = {"time": "time", "every": every, "value": "bid", **COLUMNS}
         expected = mcnet.Journal(tmp_path / every)
-        expected.add_files(tmp_path / "log.parquet", time="time", every=every, **COLUMNS)
+        expected.add_files(tmp_path / "log.parquet", **columns)
         found = mcnet.Journal(tmp_path / f"spark {every}")
-        found.add_parts(journal(df, time="time", every=every, **COLUMNS), source="spark")
+        found.add_parts(journal(df, **columns), source="spark")
         assert found.periods == expected.periods
         assert [s for _, s in found.sketches()] == [s for _, s in expected.sketches()]
 

@@ -45,6 +45,8 @@ def sketches_per_period(
     label: str,
     field: str | Sequence[str] | None = None,
     weight: str | None = None,
+    value: str | None = None,
+    value_per_positive: str | None = None,
     resolution: Resolution = DEFAULT_RESOLUTION,
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
@@ -62,8 +64,8 @@ def sketches_per_period(
     time : the column of timestamps (taken in UTC), days, texts such as 2026-11-16T13:05, or numbers that
         count.
     every : the length of a period, such as "1h" or "1d"; a plain number for a column that counts.
-    score, label, field, weight, resolution, score_type, negatives_kept, drop_missing, like : as in
-        `mcnet.spark.sketch`.
+    score, label, field, weight, value, value_per_positive, resolution, score_type, negatives_kept, drop_missing, like :
+        as in `mcnet.spark.sketch`.
 
     Returns
     -------
@@ -82,6 +84,8 @@ def sketches_per_period(
         label=label,
         field=[*fields, period],
         weight=weight,
+        value=value,
+        value_per_positive=value_per_positive,
         resolution=resolution,
         score_type=score_type,
         negatives_kept=negatives_kept,
@@ -179,6 +183,8 @@ def journal_writer(
     label: str,
     field: str | Sequence[str] | None = None,
     weight: str | None = None,
+    value: str | None = None,
+    value_per_positive: str | None = None,
     resolution: Resolution = DEFAULT_RESOLUTION,
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
@@ -197,7 +203,8 @@ def journal_writer(
     journal : the journal of a head, as `Store.journal` returns it, or the address of a store: a file where the driver
         can write, or postgresql://….
     stream : the name of the stream: one per query, and another one when its checkpoint is begun anew.
-    time, every, score, label, field, weight, resolution, score_type, negatives_kept : as in `mcnet.spark.journal`.
+    time, every, score, label, field, weight, value, value_per_positive, resolution, score_type, negatives_kept : as in
+        `mcnet.spark.journal`.
     drop_missing : leave out rows whose score, label or weight is missing; otherwise such a row ends the stream.
     allow : as in `Journal.add`; rows that are implausible, and not allowed, end the stream.
 
@@ -221,6 +228,8 @@ def journal_writer(
                 label=label,
                 field=field,
                 weight=weight,
+                value=value,
+                value_per_positive=value_per_positive,
                 resolution=resolution,
                 score_type=score_type,
                 negatives_kept=negatives_kept,
