@@ -76,6 +76,7 @@ def _kernel() -> Any:
         grid, guide, shift, wide_of = tables
         last_bucket = whole(len(guide) - 1)
         clipped, buckets = np.empty(BLOCK), np.empty(BLOCK, np.uint64)
+        wide, money = np.empty(BLOCK, np.uint64), np.empty((3, BLOCK))
         for begin in range(0, len(scores), BLOCK):
             rows = min(BLOCK, len(scores) - begin)
             given, label = scores[begin : begin + rows], labels[begin : begin + rows]
@@ -103,15 +104,21 @@ def _kernel() -> Any:
                     cells[slot, cell, one] += weight * label[i]
                     cells[slot, cell, two] += weight * position
                 if value is not None:
-                    # As `Worth.units` has it, in the same order of multiplications.
-                    row, wide = whole(begin) + i, wide_of[cell]
-                    amount = value[row]
-                    money = amount if weights is None else amount * weights[row]
-                    square = money * amount if inverse is None else money * amount * inverse[row]
-                    units = np.floor(money * VALUE_UNITS + 0.5)
-                    worth[slot, wide, none] += units
-                    worth[slot, wide, one] += np.floor(units * label[i] + 0.5)
-                    worth[slot, wide, two] += np.floor(square * VALUE_UNITS + 0.5)
+                    wide[i] = whole(slot * whole(worth.shape[1]) + whole(wide_of[cell]))
+            if value is not None:
+                # As `Worth.units` has it, in the same order of multiplications, several rows at a time.
+                amount = value[begin : begin + rows]
+                for i in range(rows):
+                    each = amount[i] if weights is None else amount[i] * weights[begin + i]
+                    square = each * amount[i] if inverse is None else each * amount[i] * inverse[begin + i]
+                    units = np.floor(each * VALUE_UNITS + 0.5)
+                    money[0, i], money[1, i] = units, np.floor(units * label[i] + 0.5)
+                    money[2, i] = np.floor(square * VALUE_UNITS + 0.5)
+                sums = worth.reshape(-1, 3)
+                for i in range(whole(rows)):
+                    sums[wide[i], none] += money[none, i]
+                    sums[wide[i], one] += money[one, i]
+                    sums[wide[i], two] += money[two, i]
         return True
 
     return compiled(kernel, clip_into_buckets)
