@@ -195,3 +195,28 @@ def test_names_types_and_values_of_every_kind_give_the_cells_of_scan(spark, tmp_
     bad = spark.createDataFrame([(0.5, float("nan")), (0.5, 1.0)], "score double, label double")
     with pytest.raises(mcnet.InputError, match="label has 1 value missing, NaN or infinite"):
         sketch(bad, score="score", label="label")
+
+
+def test_derived_fields_are_cut_as_a_scan_cuts_them(spark, tmp_path):
+    from mcnet.spark import apply, sketch
+
+    generator = np.random.default_rng(4)
+    seconds = generator.integers(0, 14 * 86_400, 2_000)
+    moments = np.datetime64("2026-11-02T00:00", "us") + seconds.astype("timedelta64[s]")
+    table = pl.DataFrame({"score": generator.random(2_000), "age": generator.gamma(3.0, 10.0, 2_000), "ts": moments})
+    table = table.with_columns(
+        pl.Series("label", generator.random(2_000) < table["score"].to_numpy() / 2).cast(pl.Int32),
+        pl.when(pl.int_range(pl.len()) % 40 > 0).then(pl.col("age")),
+        pl.col("ts").dt.replace_time_zone("UTC"),
+    )
+    table.write_parquet(tmp_path / "log.parquet")
+    df = spark.read.parquet(str(tmp_path / "log.parquet"))
+    columns = {"score": "score", "label": "label", "field": ["age:number", "ts:hour", "ts:weekday"]}
+    whole = mcnet.scan(table, **columns, bins=4)
+    assert sketch(df, **columns, like=whole) == whole
+    assert len(sketch(df, **{**columns, "field": "age:number"}).contexts.edges["age:number"]) == 15
+    model = mcnet.calibrator("offset-field").fit_sketch(whole).model_
+    made = pl.from_arrow(apply(df, model).toArrow()).sort("score")
+    ordered = table.sort("score")
+    expected = model.predict(ordered["score"], {"age": ordered["age"], "ts": ordered["ts"]})
+    np.testing.assert_allclose(made["calibrated"], expected, rtol=1e-12)
