@@ -7,6 +7,7 @@ import mcnet
 from mcnet import BayesMCNet, Sketch
 from mcnet._shared.arrays import logit, sigmoid
 from mcnet.bayes import structure as field_pairs
+from mcnet.bayes.rare_values import telling_fields
 from mcnet.bayes.structure import combine, interacting_pairs
 
 
@@ -86,3 +87,68 @@ def test_rare_values_owe_more_of_their_level_to_the_prior():
 def test_a_model_without_fields_contributes_nothing():
     sketch = _two_fields_and_noise(2000).pooled()
     assert "contributions" not in BayesMCNet().fit_sketch(sketch).model_.provenance
+
+
+def noisy_rows(seed, rows=40_000):
+    """Rows whose rate depends on the field `real`, beside a column of pure noise."""
+    draw = np.random.default_rng(seed)
+    scores = draw.uniform(0.05, 0.4, rows)
+    fields = {"real": draw.integers(0, 6, rows), "noise": draw.integers(0, 30, rows)}
+    labels = draw.random(rows) < scores * np.linspace(0.7, 1.3, 6)[fields["real"]]
+    return scores, labels, fields
+
+
+def test_a_column_of_noise_is_left_out_and_changes_nothing(tmp_path):
+    scores, labels, fields = noisy_rows(2)
+    fitted = mcnet.BayesMCNet().fit(scores, labels, field=fields)
+    assert fitted.left_out_fields_ == ("noise",)
+    assert fitted.model_.provenance["left_out_fields"] == ["noise"]
+    alone = mcnet.BayesMCNet().fit(scores, labels, field={"real": fields["real"]})
+    expected = alone.predict(scores[:500], field={"real": fields["real"][:500]})
+    given = {name: values[:500] for name, values in fields.items()}
+    np.testing.assert_allclose(fitted.predict(scores[:500], field=given), expected, rtol=1e-9)
+    widths = [
+        np.diff(one.model_.interval(scores[:500], field=each)[:2], axis=0)
+        for one, each in ((fitted, given), (alone, {"real": given["real"]}))
+    ]
+    np.testing.assert_allclose(*widths, rtol=0.02)
+    fitted.warm_start = True
+    again = fitted.fit(scores, labels, field=fields)
+    assert again.left_out_fields_ == ("noise",)
+    np.testing.assert_allclose(again.predict(scores[:500], field=given), expected, atol=1e-4)
+    # The column is still given, and a value of it that was never seen is as good as any.
+    fitted.save(tmp_path / "model.json")
+    served = mcnet.load(tmp_path / "model.json")
+    unseen = {"real": given["real"], "noise": np.full(500, 99)}
+    np.testing.assert_allclose(served.predict(scores[:500], field=unseen), expected, atol=1e-4)
+    np.testing.assert_allclose(fitted.predict(scores[:500], field=given, exact=True), expected, atol=1e-4)
+
+
+def test_real_fields_and_pairs_without_effects_of_their_own_fields_stay():
+    scores, _, fields = noisy_rows(3)
+    draw = np.random.default_rng(4)
+    fields |= {"one": draw.integers(0, 2, len(scores)), "two": draw.integers(0, 2, len(scores))}
+    rate = scores * np.where(fields["one"] == fields["two"], 1.2, 0.8)
+    sketch = mcnet.Sketch.from_rows(scores, draw.random(len(scores)) < rate, field=fields)
+    telling = telling_fields(sketch)
+    names = [sketch.contexts.names[field] for field in telling.fields]
+    assert {"one", "two"} <= set(names)
+    assert "noise" not in names
+    pair = (sketch.contexts.names.index("one"), sketch.contexts.names.index("two"))
+    assert tuple(sorted(pair)) in telling.pairs
+
+
+def test_few_rows_do_not_judge_fields():
+    scores, labels, fields = noisy_rows(5, rows=3_000)
+    assert telling_fields(mcnet.Sketch.from_rows(scores, labels, field=fields)) is None
+
+
+def test_the_order_of_fields_does_not_matter():
+    draw = np.random.default_rng(6)
+    scores = draw.uniform(0.05, 0.5, 6_000)
+    fields = {name: draw.integers(0, size, 6_000) for name, size in (("a", 4), ("b", 7), ("c", 3))}
+    labels = draw.random(6_000) < scores * np.where(fields["a"] == fields["b"], 0.7, 1.1)
+    expected = mcnet.BayesMCNet().fit(scores, labels, field=fields).predict(scores, field=fields)
+    turned = {name: fields[name] for name in ("c", "a", "b")}
+    again = mcnet.BayesMCNet().fit(scores, labels, field=turned).predict(scores, field=turned)
+    np.testing.assert_allclose(again, expected, rtol=0.0, atol=1e-8)

@@ -14,8 +14,8 @@ from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch, fit_one_c
 from mcnet.bayes.isotonic_mixture import earned_share, may_earn, mixed_with_isotonic
 from mcnet.bayes.misfit import Misfit
 from mcnet.bayes.posterior import BayesFit, FitUncertainty
-from mcnet.bayes.prior import Prior
-from mcnet.bayes.rare_values import common_first, served_contexts
+from mcnet.bayes.prior import EmpiricalBayes, Prior
+from mcnet.bayes.rare_values import common_first, served_contexts, telling_fields, without_fields, without_values
 from mcnet.bayes.tempering import PeriodEvidence, cells_of
 from mcnet.calibrators.base import MOST_WEIGHT, Calibrator, FieldUse, Fitted
 from mcnet.calibrators.parameters import balanced_field_use, check_bins, check_penalties, warn_of_gaps
@@ -38,7 +38,8 @@ class BayesMCNet(Calibrator):
     The derivative of every curve is positive and log-linear in the context, so the order of scores is kept by
     construction, and several fields add up. How much field values may differ and how rough the curves may be is learnt
     from the data: small field values stay on the common curve, large ones are free. In a field with thousands of values
-    those with next to no rows are pooled (`pooled_values_` counts them). It shares the form
+    those with next to no rows are pooled (`pooled_values_` counts them). Of several fields, those that add nothing are
+    left out (`left_out_fields_`), and so are pairs of fields. It shares the form
     `logit p = bias + ∫ positive derivative` with the published `MCNet`, but has a few numbers per field value instead
     of networks, and fits in milliseconds to seconds.
 
@@ -74,6 +75,8 @@ class BayesMCNet(Calibrator):
     isotonic_share_: float
     pooled_values_: dict[str, int]
     """How many values of each field share the common curve, because their rows cannot tell them from it."""
+    left_out_fields_: tuple[str, ...] = ()
+    """Fields that add nothing to the others: rows are served as though they were not given."""
 
     def __init__(
         self,
@@ -171,6 +174,7 @@ class BayesMCNet(Calibrator):
         restored = cls(**{**model.parameters, "prior": None})
         restored.model_ = model
         restored.pooled_values_ = model.provenance.get("pooled_values", {})
+        restored.left_out_fields_ = tuple(model.provenance.get("left_out_fields", ()))
         restored._restore_training(state)
         return restored
 
@@ -223,6 +227,9 @@ class BayesMCNet(Calibrator):
     def _solve(self, sketch: Sketch, earlier: EarlierFit | None, rows: PeriodBlocks | None = None) -> Fitted:
         """Find the maximum of the posterior and compile its curves."""
         warn_of_gaps(self.method, sketch)
+        pairs = None
+        if self.field_aware and self.alpha_balance == 0.0 and type(self.prior) in (type(None), EmpiricalBayes):
+            sketch, pairs, rows = self._with_telling_fields(sketch, rows, earlier)
         served = sketch if self.field_aware else sketch.pooled()  # as its rows are served
         sketch = sketch.unfolded()
         kept: tuple[int, ...] = ()
@@ -240,8 +247,11 @@ class BayesMCNet(Calibrator):
         given["average"] = evidence is None or evidence.tempering == 1.0
         if self.field_aware:
             self.posterior_ = fit_bayes_sketch(
-                tempered, interactions=self.interactions, kept=kept, prior=self.prior, **given
+                tempered, interactions=self.interactions, pairs=pairs, kept=kept, prior=self.prior, **given
             )
+            if self.left_out_fields_:
+                useless = [sketch.contexts.names.index(name) for name in self.left_out_fields_]
+                self.posterior_ = self.posterior_.without_spread(useless)
         else:
             self.posterior_ = fit_one_curve(tempered, **given)
         _warn_if_unfinished(self.posterior_, sketch)
@@ -256,8 +266,10 @@ class BayesMCNet(Calibrator):
         seen = tempered if self.field_aware else tempered.pooled()
         misfit = Misfit.of(self.posterior_, seen)
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
-        several = self.field_aware and len(kept) > 1
-        contexts = served_contexts(sketch.contexts, kept) if self.field_aware else Contexts.none()
+        several = self.field_aware and len(kept) - len(self.left_out_fields_) > 1
+        contexts = Contexts.none()
+        if self.field_aware:
+            contexts = served_contexts(without_values(sketch.contexts, self.left_out_fields_), kept)
         # Rows held back at random prove nothing where the rows of a period go together.
         auto = self.isotonic_share == "auto"
         may_mix = rows is None and may_earn(served) if auto else self.isotonic_share != 0.0
@@ -275,7 +287,8 @@ class BayesMCNet(Calibrator):
         history: dict[str, Any] = {}
         if self.field_aware and sketch.contexts.names:
             history = {"contributions": field_contributions(self.posterior_, tempered, kept)}
-            history |= {"pooled_values": self.pooled_values_} if self.pooled_values_ else {}
+            left_out = {"pooled_values": self.pooled_values_, "left_out_fields": list(self.left_out_fields_)}
+            history |= {name: what for name, what in left_out.items() if what}
         return Fitted(
             curves,
             contexts,
@@ -296,6 +309,28 @@ class BayesMCNet(Calibrator):
         blocks = [cells_of(block if self.field_aware else block.pooled(), seen.contexts) for block in rows.blocks]
         return PeriodEvidence(blocks, seen.contexts.table.astype(np.int64), fit)
 
+    def _with_telling_fields(
+        self, sketch: Sketch, rows: PeriodBlocks | None, earlier: EarlierFit | None
+    ) -> tuple[Sketch, list[tuple[int, int]] | None, PeriodBlocks | None]:
+        """Return the rows without the fields that add nothing, and the pairs of fields that add something.
+
+        A warm start leaves out what the earlier fit left out.
+        """
+        names = sketch.contexts.names
+        pairs = None
+        if earlier is not None:
+            known = dict(zip(earlier.contexts.names, earlier.contexts.values, strict=True))
+            self.left_out_fields_ = tuple(name for name in names if known.get(name) == ())
+        elif len(names) > 1 and (telling := telling_fields(sketch)) is not None:
+            self.left_out_fields_ = tuple(name for field, name in enumerate(names) if field not in telling.fields)
+            pairs = telling.pairs
+        if self.left_out_fields_:
+            sketch = without_fields(sketch, self.left_out_fields_)
+            if rows is not None:
+                blocks = tuple(without_fields(block, self.left_out_fields_) for block in rows.blocks)
+                rows = replace(rows, blocks=blocks)
+        return sketch, pairs, rows
+
     def _with_common_first(self, sketch: Sketch, earlier: EarlierFit | None) -> tuple[Sketch, tuple[int, ...]]:
         """Return the sketch with rare values last, and how many values of each field have their own curves."""
         fitted: tuple[int, ...] = ()
@@ -304,8 +339,11 @@ class BayesMCNet(Calibrator):
             fitted = tuple(len(numbers) for numbers in earlier.fit.state.values[: earlier.fit.fields])
         sketch, kept = common_first(sketch, fitted)
         names, values = sketch.contexts.names, sketch.contexts.values
+        kept = tuple(0 if name in self.left_out_fields_ else size for name, size in zip(names, kept, strict=True))
         pooled = {name: len(known) - size for name, known, size in zip(names, values, kept, strict=True)}
-        self.pooled_values_ = {name: number for name, number in pooled.items() if number}
+        self.pooled_values_ = {
+            name: number for name, number in pooled.items() if number and name not in self.left_out_fields_
+        }
         return sketch, kept
 
 

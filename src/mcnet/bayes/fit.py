@@ -246,10 +246,10 @@ class _Maximum:
 
 def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterations: int) -> _Maximum:
     """Newton steps, with a step of the strengths after each near the maximum, until neither moves."""
-    iteration = BolderIteration(SETTLED_OF_SEVERAL) if posterior.incidence.fields > 1 else StrengthIteration(SETTLED)
+    iteration = BolderIteration(SETTLED_OF_SEVERAL) if posterior.incidence.several else StrengthIteration(SETTLED)
     search = Search(posterior, state)
     search.settled = prior is None
-    several = posterior.incidence.fields > 1
+    several = posterior.incidence.several
     share = RELATIVE_DECREMENT_OF_SEVERAL if several else RELATIVE_DECREMENT
     taken = 0
     while taken < max(iterations, 1):
@@ -274,7 +274,10 @@ def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterat
 def _joint_covariance(information: Information, fields: int) -> JointCovariance | None:
     """Return the covariance of several fields together; None for one field (its arrow is exact) or too many values."""
     width, size = information.own.shape[1], len(information.shared)
-    if fields < 2 or size + width * sum(information.incidence.sizes[:fields]) > LARGEST_JOINT_COVARIANCE:
+    if (
+        sum(size > 0 for size in information.incidence.sizes[:fields]) < 2
+        or size + width * sum(information.incidence.sizes[:fields]) > LARGEST_JOINT_COVARIANCE
+    ):
         return None
     matrix, start = joint_information(information, fields)
     try:
@@ -339,6 +342,7 @@ def fit_bayes_sketch(
     interactions: bool,
     alpha_balance: float,
     balance: str,
+    pairs: Sequence[tuple[int, int]] | None = None,
     start: BayesFit | None = None,
     strengths: Strengths | None = None,
     covariance: bool = True,
@@ -348,7 +352,8 @@ def fit_bayes_sketch(
 ) -> BayesFit:
     """Fit the model to the cells of a sketch; values of a field from the number `kept` on share the common curve.
 
-    It is averaged over how wrong the scores may be, if it has the default prior and no balance term.
+    `pairs` of fields have their own deviations; None are as many as can. The fit is averaged over how wrong the scores
+    may be, if it has the default prior and no balance term.
     """
     sizes = kept if kept is not None else tuple(len(known) for known in sketch.contexts.values)
     codes, which = without_rare(sketch.contexts.table, sizes)
@@ -363,13 +368,14 @@ def fit_bayes_sketch(
         "prior": prior,
         "average": average and type(prior) in (type(None), EmpiricalBayes) and alpha_balance == 0.0,
     }
-    pairs: list[tuple[int, int]] = []
-    chosen = interactions and start is None and _are_too_many(sizes)
-    if chosen:
+    chosen = interactions and pairs is None and start is None and _are_too_many(sizes)
+    if not interactions:
+        pairs = []
+    elif chosen:
         start, pairs = _first_fit(cells, codes, sizes, {**given, "alpha_balance": 0.0})
-    elif interactions and start is not None:
+    elif start is not None:
         pairs = [(pair.first, pair.second) for pair in start.combinations]
-    elif interactions:
+    elif pairs is None:
         pairs = field_pairs(sketch.contexts.names, codes, sizes)
     if chosen and start is not None and not pairs and alpha_balance == 0.0:
         fitted = start  # nothing is left to be fitted

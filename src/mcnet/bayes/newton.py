@@ -152,7 +152,7 @@ class Search:
         self.settled = False
         """Whether the strengths stay as they are from now on."""
         self.stuck = False
-        self._several = posterior.incidence.fields > 1
+        self._several = posterior.incidence.several
         self.flat = max(FLAT, FLAT_PER_VALUE * sum(posterior.incidence.sizes)) if self._several else FLAT
         self._stale = STALE_OF_SEVERAL if self._several else STALE
         self._shortest = SHORTEST if self._several else 1.0

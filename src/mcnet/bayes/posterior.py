@@ -12,7 +12,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IndexArray, IntArray
-from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS, Strengths, default_strengths
+from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS, SMALLEST, Strengths, default_strengths
 from mcnet.bayes.structure import Panels, Shapes, State
 from mcnet.curves.curves import CurveUncertainty, kept_places
 from mcnet.curves.family import Combination, CurveFamily
@@ -106,6 +106,14 @@ class BayesFit:
             shared += self.shapes.deviation @ common
             values[field] = values[field] - common
         return replace(self, state=State(shared, values))
+
+    def without_spread(self, fields: Sequence[int]) -> BayesFit:
+        """Return the same curves, with fields whose values, seen or not, do not differ."""
+        values = tuple(
+            np.full(3, SMALLEST) if field in fields else three for field, three in enumerate(self.strengths.values)
+        )
+        maximum = self.maximum and self.maximum.without_spread(fields)
+        return replace(self, strengths=replace(self.strengths, values=values), maximum=maximum)
 
     def shifted(self, offset: float) -> BayesFit:
         """Return the same curves, every one moved by an offset in logits."""

@@ -1,15 +1,22 @@
-"""Values of a field that have too few rows to be distinguished from the common curve: they share it."""
+"""What has too little to tell: rare values of a field, which share the common curve, and fields that add nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, IntArray, sums_by
+from mcnet.bayes.averaging import MOST_INFORMATION
 from mcnet.bayes.prior import EXPECTED, LARGEST
-from mcnet.rows.contexts import ANY, Contexts, distinct_contexts
+from mcnet.bayes.structure import MOST_COMBINATIONS, MOST_PAIRS
+from mcnet.rows.contexts import ANY, Contexts, distinct_combinations, distinct_contexts
+from mcnet.sketch.grid import Cells
 from mcnet.sketch.sketch import Sketch
 
 VALUES_KEPT_WHOLE = 2_000
@@ -107,3 +114,159 @@ def _tellable(residual: FloatArray, variance: FloatArray) -> NDArray[np.bool_]:
     if np.count_nonzero(tellable) > MOST_VALUES:
         tellable[np.argpartition(variance, -MOST_VALUES)[:-MOST_VALUES]] = False
     return np.asarray(tellable)
+
+
+# Fields, and pairs of fields, that add nothing: noise costs more than the smallest effects are worth.
+
+LIKELY_CHANCE = 0.02
+"""A field adds something where chance alone would show as much less often than this."""
+LIKELY_CHANCE_OF_PAIR = 0.2
+"""The same of a pair of two such fields, which costs less."""
+CLEARLY_NO_CHANCE = 1e-4
+"""A field that adds nothing by itself stays for a pair that is so unlikely a chance."""
+LEFT_OUT = "(left out)"
+"""The value that all rows are given of a field that is left out."""
+RATE_BINS = 100
+"""Ranges of the score with equally many rows, whose positive rates are what fields are to improve."""
+
+
+class Telling(NamedTuple):
+    """Which fields and pairs of fields the rows of a sketch say anything about."""
+
+    fields: tuple[int, ...]
+    pairs: list[tuple[int, int]]
+
+
+def telling_fields(sketch: Sketch) -> Telling | None:
+    """Return the fields and pairs that tell more than chance would; None where there are too few rows to judge.
+
+    Beside the positive rates of the scores, every field that tells something gets an offset for each of its values,
+    strongest first; each is tested on what those before it leave, by the chi-square statistic of its values'
+    residuals and of their residuals times the logit. Pairs are tested on what all of them leave. The strongest field
+    always stays. A fit with few positives is averaged with simpler ones instead.
+    """
+    contexts = sketch.contexts
+    sizes = [len(known) for known in contexts.values]
+    rows = _Residuals(sketch)
+    if sum(size > 0 for size in sizes) < 2 or float(rows.variance.sum()) < MOST_INFORMATION:
+        return None
+    order = sorted(range(len(sizes)), key=lambda field: rows.chance_of_field(field)[1], reverse=True)
+    kept: list[int] = []
+    for field in order:
+        if not kept or rows.chance_of_field(field)[0] < LIKELY_CHANCE:
+            kept.append(field)
+            for each in 2 * kept:
+                rows.fit(each)
+    tested = {
+        (first, second): rows.chance_of_pair(first, second)
+        for first, second in combinations(range(len(sizes)), 2)
+        if sizes[first] and sizes[second]
+    }
+    strongest = sorted(tested, key=lambda pair: tested[pair][1], reverse=True)
+    pairs = []
+    for pair in strongest:
+        if tested[pair][0] < (LIKELY_CHANCE_OF_PAIR if set(pair) <= set(kept) else CLEARLY_NO_CHANCE):
+            kept += [field for field in pair if field not in kept]
+            pairs.append(pair)
+    return Telling(tuple(sorted(kept)), sorted(pairs[:MOST_PAIRS]))
+
+
+def without_fields(sketch: Sketch, names: Sequence[str]) -> Sketch:
+    """Return the sketch with one and the same value of some fields in all rows."""
+    contexts = sketch.contexts
+    fields = [contexts.names.index(name) for name in names]
+    table = contexts.table.copy()
+    table[:, list(fields)] = 0
+    distinct, which = distinct_contexts(table)
+    cells = Cells(which.astype(np.int32)[sketch.context], sketch.cells.key, sketch.fold, sketch.cells.sums).added_up()
+    values = tuple((LEFT_OUT,) if field in fields else known for field, known in enumerate(contexts.values))
+    return replace(sketch, contexts=replace(contexts, values=values, table=distinct.astype(np.int32)), cells=cells)
+
+
+def without_values(contexts: Contexts, names: Sequence[str]) -> Contexts:
+    """Return contexts of a sketch `without_fields` as they are served: no value of these fields is known."""
+    if not names:
+        return contexts
+    fields = [contexts.names.index(name) for name in names]
+    table = contexts.table.copy()
+    table[:, list(fields)] = ANY
+    values = tuple(() if field in fields else known for field, known in enumerate(contexts.values))
+    return replace(contexts, values=values, table=table)
+
+
+class _Residuals:
+    """Positives not expected from the rates of their scores and the offsets of field values, and their variance."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        whole = sketch.unfolded()
+        self.sizes = [len(known) for known in whole.contexts.values]
+        self.fitted: set[int] = set()
+        self.table, self.context = whole.contexts.table, whole.context
+        self.weight, self.positives = whole.weight, whole.positives
+        order = np.argsort(whole.logit, kind="stable")
+        reached = np.empty(len(order))
+        reached[order] = np.cumsum(whole.weight[order])
+        bins = (reached * ((RATE_BINS - 1e-6) / max(whole.total_weight, 1e-300))).astype(np.int64).clip(max=RATE_BINS)
+        rows, clicks = (sums_by(bins, part, RATE_BINS + 1) for part in (self.weight, self.positives))
+        mean = whole.total_positives / whole.total_weight
+        self.logit = scipy.special.logit((clicks + mean) / (rows + 1.0))[bins]
+        middle = float(whole.logit @ whole.weight) / whole.total_weight
+        self.along = whole.logit - middle
+        self.along /= max(float(np.sqrt(self.along**2 @ whole.weight / whole.total_weight)), 1e-9)
+        self._look()
+
+    def _look(self) -> None:
+        p = scipy.special.expit(self.logit)
+        residual, self.variance = self.positives - self.weight * p, self.weight * p * (1.0 - p)
+        columns = residual, self.variance, residual * self.along, self.variance * self.along**2
+        self.by_context = [sums_by(self.context, column, len(self.table)) for column in columns]
+
+    def _sums(self, code: NDArray[np.integer], size: int) -> list[FloatArray]:
+        known = np.flatnonzero(code >= 0)
+        return [sums_by(code[known], column[known], size) for column in self.by_context]
+
+    def fit(self, field: int) -> None:
+        """Take a step towards the best offsets of a field's values, held back by their prior."""
+        self.fitted.add(field)
+        code = self.table[:, field]
+        residual, variance = self._sums(code, self.sizes[field])[:2]
+        moved = np.append(residual / (variance + 1.0 / EXPECTED[0]), 0.0)
+        self.logit += np.clip(moved, -2.0, 2.0)[code][self.context]
+        self._look()
+
+    def chance_of_field(self, field: int) -> tuple[float, float]:
+        """Return how likely chance alone is to show as much, and how much it is, in its standard deviations."""
+        sums = self._sums(self.table[:, field], self.sizes[field])
+        offset, slope = _chance(sums[0], sums[1]), _chance(sums[2], sums[3])
+        return 2.0 * min(offset[0], slope[0]), max(offset[1], slope[1])
+
+    def chance_of_pair(self, first: int, second: int) -> tuple[float, float]:
+        """Return the same for the combinations of two fields; not that of a pair with too many of them."""
+        _, place = distinct_combinations(
+            [self.table[:, first].astype(np.int64) + 1, self.table[:, second].astype(np.int64) + 1],
+            [self.sizes[first] + 1, self.sizes[second] + 1],
+        )
+        number = int(place.max()) + 1
+        if number > MOST_COMBINATIONS:
+            return 1.0, 0.0
+        residual, variance = (sums_by(place, column, number) for column in self.by_context[:2])
+        return _chance(residual, variance, 1 + sum(self.sizes[field] - 1 for field in {first, second} & self.fitted))
+
+
+def _chance(residual: FloatArray, variance: FloatArray, fitted: int = 1) -> tuple[float, float]:
+    """Return the probability of a chi-square statistic as large, and its excess in standard deviations.
+
+    `fitted` numbers have been fitted to the residuals. The square of a residual of few rows varies more than that of a
+    normal one. The statistic is taken to have a gamma distribution with its mean and variance.
+    """
+    used = variance > 1.0
+    number = int(used.sum()) - fitted
+    if number < 1:
+        return 1.0, 0.0
+    # What all have in common is no matter of the field.
+    residual, variance = residual[used], variance[used]
+    residual = residual - variance * (float(residual.sum()) / float(variance.sum()))
+    statistic = float(np.sum(residual**2 / variance))
+    spread = float(np.mean(2.0 + 1.0 / variance)) * number
+    chance = scipy.special.gammaincc(number**2 / spread, statistic * number / spread)
+    return float(chance), (statistic - number) / float(np.sqrt(spread))

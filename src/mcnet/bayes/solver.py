@@ -219,7 +219,7 @@ class Arrow:
 
     def __init__(self, information: Information, ridge: float = 0.0) -> None:
         incidence = information.incidence
-        share = self._share = 1.0 / max(incidence.fields, 1)
+        share = self._share = 1.0 / max(sum(size > 0 for size in incidence.sizes), 1)
         self.ridge = ridge
         self.inverse: list[FloatArray] = []
         self.coupling: list[FloatArray] = []
@@ -411,7 +411,7 @@ class NewtonSystem:
 
     def solve(self, right: State, tolerance: float = 1e-6) -> State:
         """Return the solution, to a tolerance of its squared error; exact at once when there is but one field."""
-        if self.information.incidence.fields <= 1:
+        if not self.information.incidence.several:
             return self.arrow.solve(right)
         if self._field is None:
             return self._iterate(self.information, self.arrow, right, tolerance)

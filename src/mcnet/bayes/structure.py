@@ -300,6 +300,7 @@ class Incidence:
         self.sizes = sizes
         self.fields = len(sizes)
         self.pairs = tuple(pairs)
+        self.several = sum(size > 0 for size in sizes) > 1  # fields that have known values
 
     def total(self, field: int, numbers: FloatArray) -> FloatArray:
         """Sum `numbers[context, ...]` over the contexts of every value of a field."""
@@ -445,6 +446,8 @@ def field_pairs(names: Sequence[str], codes: IntArray, sizes: Sequence[int]) -> 
     """Return the pairs of fields that get an interaction: all of them, unless they combine in too many ways."""
     pairs = []
     for first, second in combinations(range(len(names)), 2):
+        if not sizes[first] or not sizes[second]:
+            continue  # a field that was left out
         number = len(np.unique(codes[:, first] * (sizes[second] + 1) + codes[:, second]))
         if number <= MOST_COMBINATIONS:
             pairs.append((first, second))
