@@ -428,10 +428,7 @@ class Journal:
             numbers[entry.period].append(number)
         for period in periods_between(sorted_periods(list(numbers)), since, until):
             parts = past.sketches_of(numbers[period])
-            yield (
-                period,
-                Sketch.merged([corrected_sketch(part, latest[n].age, arrival) for n, part in parts.items()]),
-            )
+            yield period, Sketch.merged([corrected_sketch(p, latest[n].age, arrival) for n, p in parts.items()])
 
     def sketch(
         self,
@@ -596,13 +593,5 @@ class JournalSnapshot(Journal):
 
 
 def _entry(row: Any) -> Entry:
-    return Entry(
-        row.period,
-        row.source,
-        row.digest,
-        row.rows,
-        row.weight,
-        row.positives,
-        None if row.age == np.inf else row.age,
-        row.largest_weight,
-    )
+    age = None if row.age == np.inf else row.age
+    return Entry(row.period, row.source, row.digest, row.rows, row.weight, row.positives, age, row.largest_weight)
