@@ -7,6 +7,7 @@ from dataclasses import replace
 import duckdb
 import numpy as np
 import onnxruntime
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -19,6 +20,7 @@ from mcnet.export.targets import export_model
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_document, model_text
 from mcnet.rows.contexts import Contexts
+from mcnet.rows.dialects import DIALECTS
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-std=c99")
 
@@ -209,3 +211,37 @@ def test_a_table_lists_the_curves(tmp_path):
     model = MODELS["own curves"]
     export_model(model, tmp_path / "model.csv")
     assert '"compiled_for_export"' in (tmp_path / "model.csv").read_text().splitlines()[0]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("form", ["case", "tables"])
+def test_every_dialect_is_parsed(dialect, form):
+    sqlglot = pytest.importorskip("sqlglot", reason="sqlglot is not installed: pip install sqlglot")
+    words = {"postgresql": "postgres"}.get(dialect, dialect)
+    text = sql_text(make_model((3, 2), panels=3, bends=2, own=2), dialect=dialect, form=form)
+    statements = [part for part in sqlglot.parse(text, read=words, error_level=sqlglot.ErrorLevel.RAISE) if part]
+    assert statements[-1].key == "select"
+
+
+@pytest.mark.parametrize("form", ["case", "tables"])
+def test_clickhouse_is_predict_to_twelve_digits(tmp_path, form):
+    session = pytest.importorskip("chdb.session", reason="chdb is not installed: pip install chdb")
+    model = MODELS["own curves"]
+    scores, fields = rows_of(model, 300)
+    columns = {name: pl.Series(column.tolist(), dtype=pl.String) for name, column in fields.items()}
+    pl.DataFrame({"row": np.arange(300), "score": scores, **columns}).write_parquet(tmp_path / "rows.parquet")
+    connection = session.Session()
+    connection.query("CREATE DATABASE parts")
+    try:
+        source = f"SELECT * FROM file('{tmp_path}/rows.parquet', Parquet)"
+        connection.query(f"CREATE TABLE parts.log ENGINE = Memory AS {source}")
+        text = sql_text(model, dialect="clickhouse", form=form, source="parts.log", tables="parts.model")
+        *before, select = text.strip().removesuffix(";").split(";\n")
+        for statement in before:
+            connection.query(statement)
+        lines = str(connection.query(f"SELECT row, calibrated FROM ({select}) ORDER BY row", "CSV")).split()
+    finally:
+        connection.query("DROP DATABASE parts")
+        connection.close()
+    found = [float(line.split(",")[1]) for line in lines]
+    np.testing.assert_allclose(found, model.predict(scores, fields), rtol=1e-12)

@@ -178,10 +178,11 @@ def joined_numbers(
         same = [f"q{index}.digit_{at} = {digits[field]}" for at, field in enumerate(fields)]
         joins.append(f"LEFT JOIN {table} AS q{index} ON q{index}.part = {index} AND {' AND '.join(same)}")
     zero = dialect.number(0.0)
-    numbers = {
-        f"m{k}": " + ".join(f"COALESCE(q{index}.n{k}, {zero})" for index in range(len(joins))) or dialect.as_double("0")
-        for k in range(parts.width)
-    }
+    # In parentheses, since some engines have no names for expressions.
+    numbers = {}
+    for k in range(parts.width):
+        terms = [f"COALESCE(q{index}.n{k}, {zero})" for index in range(len(joins))]
+        numbers[f"m{k}"] = f"({' + '.join(terms)})" if terms else dialect.as_double("0")
     return joins, numbers
 
 
