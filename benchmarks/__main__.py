@@ -13,6 +13,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 # In the order of the page: what each part is, and whether the quick form runs it unasked.
 PARTS = {
     "real": ("real data against the peers", True),
+    "fields": ("real data with one, two and four fields, against the peers with the same columns", True),
     "money": ("money on real auctions, and on calibrated scores", True),
     "quality": ("distance to the known truth against the peers", True),
     "which_method": ("the distance to the known truth by positives and field values", True),

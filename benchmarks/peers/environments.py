@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 REQUIREMENTS = {
     "scikit-learn": ("scikit-learn==1.9.1",),
     "mcgrad": ("lightgbm", "pandas", "plotly", "psutil", "scikit-learn", "scipy", "typing-extensions"),
+    "lightgbm": ("lightgbm==4.7.0", "scipy"),
     "probcal": ("probcal==0.4.0",),
     "betacal": ("betacal==1.1.0",),
     "venn-abers": ("venn-abers==1.5.4",),

@@ -13,7 +13,7 @@ from mcnet.sketch.sketch import Sketch
 
 STRONGEST = 5
 """So many values of each field are named."""
-_ROUNDS = 6
+_ROUNDS = 3
 
 
 def field_contributions(fit: BayesFit, sketch: Sketch, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
