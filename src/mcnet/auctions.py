@@ -401,9 +401,11 @@ def replay(
         raise InputError("there is no model to replay; give at least one column of probabilities by name")
     check_rules(auction, budget, price_per, level)
     y = labels_column(labels)
-    cost = values_column(price, name="price") / price_per
+    cost = values_column(price, name="price", advice=_PRICE_ADVICE) / price_per
     chances = {name: scores_column(column, name=name, clip=False) for name, column in probabilities.items()}
     if truth is not None:
+        if TRUTH in chances:
+            raise InputError(f"{TRUTH!r} is the name of the true probabilities; call that model something else")
         chances[TRUTH] = scores_column(truth, name=TRUTH, clip=False)
     check_lengths(label=y, price=cost, **chances)
     worth = row_values(y, np.ones_like(y), {}, value, None)
@@ -424,6 +426,9 @@ def replay(
     }
     check = check_won_rows(chances[first], y, cost, worth.value * chances[first])
     return Replay(outcomes, first, auctions, chances, fields, level, seed, check)
+
+
+_PRICE_ADVICE = "a price is what winning the row would have cost, ≥ 0; leave out rows whose price is not known"
 
 
 def check_rules(auction: str, budget: float | None, price_per: float, level: float) -> None:

@@ -212,10 +212,15 @@ class _Term:
 
 
 def _step(term: _Term, y: FloatArray, w: FloatArray, z: FloatArray, old: FloatArray) -> FloatArray:
-    """Return the coefficients after a Newton step of one term, shrunk by a variance learnt from its own rows."""
+    """Return the coefficients after a Newton step of one term, shrunk by a variance learnt from its own rows.
+
+    A single coefficient, the level or the slope of all rows, is not shrunk: what it left, every field would gain by.
+    """
     p = sigmoid(z)
     gradient, curvature = term.sums(w * (y - p), w * p * (1.0 - p))
     target = gradient + curvature * old  # the gradient at zero of the quadratic that the step follows
+    if term.size == 1:
+        return np.clip(target / np.maximum(curvature, 1e-12), -8.0, 8.0)
     variance = learnt_variance(target, curvature)
     if variance == 0.0:
         return np.zeros_like(old)
@@ -233,7 +238,8 @@ class _Rows:
         self.z, self.x = z, (z - mean) / (spread or 1.0)
         edges = np.unique(np.quantile(z, np.linspace(0.0, 1.0, _SCORE_BINS + 1)[1:-1]))
         bins = np.searchsorted(edges, z, side="right").astype(np.int32)
-        self.base = [_Term(bins, len(edges) + 1)]
+        common = np.zeros(len(z), dtype=np.int32)
+        self.base = [_Term(common, 1), _Term(common, 1, self.x), _Term(bins, len(edges) + 1)]
 
     def loss(self, rows: Any, z: FloatArray) -> FloatArray:
         """Return the weighted log-loss of each row."""
@@ -268,13 +274,11 @@ class _Rows:
         inside = [_Term(t.codes[fit], t.size, None if t.times is None else t.times[fit]) for t in terms]
         coefficients = [np.zeros(term.size) for term in terms]
         y, w, z = self.y[fit], self.w[fit], self.z[fit].copy()
-        for sweep in range(_SWEEPS):
+        for _ in range(_SWEEPS):
             for at, term in enumerate(inside):
                 new = _step(term, y, w, z, coefficients[at])
                 term.add(z, new - coefficients[at])
                 coefficients[at] = new
-            if len(terms) == 1 and sweep:
-                break
         whole = self.z.copy()
         for term, coefficient in zip(terms, coefficients, strict=True):
             term.add(whole, coefficient)

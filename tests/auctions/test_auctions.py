@@ -152,6 +152,8 @@ def test_what_cannot_be_replayed_is_refused():
         ((*good, 1e9), "above every price"),
         ((*good[:2], made.price * 1e6, 1.0), "price_per=1000"),
         (({}, *good[1:], 1.0), "no model"),
+        ((*good[:2], np.where(np.arange(500) == 3, np.nan, made.price), 1.0), "leave out rows"),
+        ((*good, np.where(made.label > 0, 1.0, np.nan)), "value_per_positive"),
     ):
         with pytest.raises(InputError, match=problem):
             mcnet.replay(*given)
@@ -166,6 +168,8 @@ def test_what_cannot_be_replayed_is_refused():
     ):
         with pytest.raises(InputError, match=problem):
             mcnet.replay(*good, 1.0, **how)
+    with pytest.raises(InputError, match="'truth' is the name"):
+        mcnet.replay({"truth": made.score}, *good[1:], 1.0, truth=made.score)
 
 
 @pytest.fixture

@@ -46,12 +46,25 @@ def test_a_whole_store_is_checked_copied_and_made_smaller(mcnet, tmp_path):
     assert "version 4" in damaged.out
 
 
+def test_what_would_lose_rows_is_refused(mcnet, tmp_path):
+    path = tmp_path / "ads.db"
+    for head in ("ctr", "cvr"):
+        mcnet("store", "import", path, LOOP / "journal", "--head", head)
+    (tmp_path / "link.db").symlink_to(path)
+    for name in ("ads.db", "link.db"):
+        assert "is the store itself" in mcnet("store", "backup", path, tmp_path / name).err
+    assert "ctr, cvr; name one with --head" in mcnet("store", "forget", path, "--before", "2026-11-05").err
+    assert "of cvr" in mcnet("store", "forget", path, "--before", "2026-11-05", "--head", "cvr").out
+    assert mcnet("store", "show", path, "--json").document["heads"]["ctr"]["rows"] == 1600
+
+
 def test_wrong_use_is_one_line(mcnet, tmp_path):
     for words, code, said in (
         (("show", tmp_path / "typo.db"), 2, "there is no store in"),
         (("show", LOOP / "journal"), 2, "mcnet store import ads.db"),
         (("import", tmp_path / "ads.db", tmp_path), 2, "neither a journal nor a registry"),
         (("show", "postgresql://me:secret@db/ads"), 2, "PGPASSWORD"),
+        (("show", "host=db password=secret dbname=ads"), 2, "PGPASSWORD"),
     ):
         done = mcnet("store", *words)
         assert (done.code, said in done.err, done.err.count("\n")) == (code, True, 1), done.err

@@ -152,6 +152,8 @@ def test_each_column_is_cut_by_what_it_holds():
             "big": rng.integers(0, 10**6, number),
             "few": rng.integers(0, 20, number),
             "when": ["2026-11-16T07:00:00", "2026-11-18T21:30:00"] * (number // 2),
+            "epoch": 1_790_000_000 + 3600 * rng.integers(0, 400, number),
+            "digits": rng.choice([20261117, 20261118, 20261119], number),
             "day": pl.Series([19000, 19001] * (number // 2)).cast(pl.Date),
             "flag": [True, False] * (number // 2),
             "one": ["x"] * number,
@@ -167,6 +169,10 @@ def test_each_column_is_cut_by_what_it_holds():
         "when:hour",
         "when:weekday",
         "when:hour-of-week",
+        "epoch:hour",
+        "epoch:weekday",
+        "epoch:hour-of-week",
+        "digits:weekday",
         "day:weekday",
     ]
     assert set(left_out) == {"id", "one", "none", "list"}

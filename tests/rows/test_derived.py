@@ -239,9 +239,10 @@ def test_what_is_no_timestamp_is_refused(column):
         mcnet.Sketch.from_rows([0.1, 0.2], [0, 1], field={"ts:hour": column})
 
 
-def test_a_field_of_the_label_is_refused(rows):
-    with pytest.raises(InputError, match="derived from the label"):
-        mcnet.scan(rows, score="p", label="y", field="y:number")
+@pytest.mark.parametrize(("field", "role"), [("y:number", "label"), ("p:number", "score")])
+def test_a_field_of_the_label_or_the_score_is_refused(rows, field, role):
+    with pytest.raises(InputError, match=f"derived from the {role}"):
+        mcnet.scan(rows, score="p", label="y", field=field)
 
 
 def test_an_older_reader_refuses_with_a_clear_message(sketch, tmp_path, monkeypatch):

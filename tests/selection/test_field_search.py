@@ -54,6 +54,16 @@ def test_columns_that_gain_are_chosen_and_noise_is_not(rows, time):
     assert [line for line in str(found).splitlines() if line.startswith("age:number")]
 
 
+def test_noise_earns_nothing_by_what_the_score_is_off():
+    random = np.random.default_rng(5)
+    for size in (500, 1_000, 3_000):
+        z = random.normal(-1.0, 1.0, size)
+        y = random.random(size) < 1.0 / (1.0 + np.exp(-(0.6 * z - 1.0)))
+        noise = pl.Series([f"n{code}" for code in random.integers(0, 3, size)])
+        frame = pl.DataFrame({"p": 1.0 / (1.0 + np.exp(-z)), "y": y.astype(int), "noise": noise})
+        assert mcnet.find_fields(frame, score="p", label="y").fields == ()
+
+
 def test_columns_that_look_like_outcomes_are_named_and_not_chosen(rows):
     clicked = pl.col("y") == 1
     leaky = rows.with_columns(

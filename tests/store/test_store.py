@@ -456,6 +456,20 @@ def test_a_backup_has_what_still_lies_beside_the_file(tmp_path):
     assert (copy.check(), copy.load().method) == ([], "platt")
 
 
+def test_a_file_that_was_deleted_or_replaced_takes_no_rows_unseen(tmp_path):
+    path, copy = tmp_path / "ads.db", tmp_path / "copy.db"
+    store = Store(path)
+    store.configure("ctr", score="p")
+    store.backup(copy)
+    store.configure("cvr", score="p")
+    assert store.heads == ["ctr", "cvr"]
+    for file in tmp_path.glob("ads.db*"):
+        file.unlink()
+    assert store.heads == []
+    copy.rename(path)
+    assert store.heads == ["ctr"]
+
+
 def test_postgresql_is_backed_up_by_its_own_tools(postgresql_store, tmp_path):
     with pytest.raises(InputError, match="pg_dump"):
         Store(postgresql_store()).backup(tmp_path / "copy.db")

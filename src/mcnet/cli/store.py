@@ -7,6 +7,7 @@ import typer
 
 from mcnet.cli import options
 from mcnet.cli.run import UNUSABLE, Printer, table
+from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     from mcnet.store.store import Store
@@ -152,8 +153,12 @@ def forget(
     Example:
       mcnet store forget ads.db --before 2023-11-14
     """
-    gone = _require(store).forget(before, options.head_name())
-    Printer(json).result(dict(gone), f"{gone['periods']:,} periods were deleted, with {gone['rows']:,} rows")
+    opened, head = _require(store), options.head_name()
+    if head is None and len(opened.heads) > 1:
+        raise InputError(f"{opened.name} has the heads {', '.join(opened.heads)}; name one with --head")
+    gone = opened.forget(before, head)
+    where = f"{gone['periods']:,} periods of {opened.chosen_head(head)} were deleted, with {gone['rows']:,} rows"
+    Printer(json).result(dict(gone), where)
 
 
 @store.command()

@@ -94,7 +94,7 @@ def value(
       mcnet value log.parquet --score pctr --label click --field country \\
           --price paid --price-per 1000 --value 0.8 --model model.json
     """
-    from mcnet.auctions import check_rules, replay
+    from mcnet.auctions import TRUTH, check_rules, replay
     from mcnet.cli.options import printer_of
     from mcnet.cli.sources import check_output, load_model, source_of, value_number
     from mcnet.rows.derived import source_column
@@ -122,10 +122,14 @@ def value(
     loaded = {_name(path): load_model(path) for path in model or []}
     if len(loaded) < len(model or []):
         raise InputError("two models have the same file name; give them different ones")
+    if taken := {SCORES, TRUTH} & loaded.keys():
+        raise InputError(f"{min(taken)!r} is what the replay calls something else; give that model's file another name")
     spec = source.spec(context, **_remembered(context, list(loaded.values())), weight=None, negatives_kept=None)
     if spec.score is None or spec.label is None:
         raise InputError("name the columns with --score and --label")
     for name in method or []:
+        if name in loaded:
+            raise InputError(f"a model and a method are both called {name!r}; give the model's file another name")
         loaded[name] = _fitted(printer, context, name, fit_on or [], spec)
     number = value_number(worth)
     block_rows = int(block) if block is not None and block.isdecimal() else None

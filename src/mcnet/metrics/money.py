@@ -426,8 +426,9 @@ def row_values(
         return None
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
         return RowValues(np.full(len(y), check_value(float(value))))
-    found = values_column(value)
-    check_lengths(probability=y, value=found)
+    column = as_floats(value, "value")
+    check_lengths(probability=y, value=column)
+    found = values_column(column, y)
     return RowValues(found)
 
 

@@ -258,9 +258,9 @@ def slices(
     Slices : print it, or take `worst`, `error`, `gains` and `advised`.
 
     >>> import mcnet
-    >>> found = mcnet.slices(mcnet.simulate(50_000, seed=1).frame(), score="score", label="label", exclude=["truth"])
-    >>> found.advised
-    ['field']
+    >>> rows = mcnet.simulate(50_000, seed=1).frame().drop("probability", "period")
+    >>> mcnet.slices(rows, score="score", label="label").tested
+    4
     """
     kind: ScoreType = score_type or ("probability" if model is None else model.score_type)
     spec = RowSpec(score, label, weight=weight, score_type=kind, negatives_kept=negatives_kept)

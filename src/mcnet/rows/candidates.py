@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet.errors import InputError
 from mcnet.rows.columns import row_hashes
 from mcnet.rows.derived import CLOCK, chosen_edges, derived_column
 from mcnet.rows.fields import FieldColumn, field_columns
-from mcnet.rows.periods import parsed_timestamps
+from mcnet.rows.periods import parsed_timestamps, timestamps_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -133,8 +134,8 @@ def _cuts(column: "pl.Series") -> Iterator[Candidate | str]:
         yield f"a column of {kind}"
     elif len(known) == 0:
         yield "one value"
-    elif kind in (pl.Date, pl.Datetime) or _has_timestamps(known):
-        timestamps = (known if kind != pl.String else parsed_timestamps(known)).cast(pl.Datetime("us")).drop_nulls()
+    elif (timestamps := _timestamps(known)) is not None:
+        # Hours and weekdays come again; bins of the time itself would be left behind by it.
         midnight = bool((timestamps.dt.truncate("1d") == timestamps).all())
         for part in ("weekday",) if midnight else CLOCK:
             yield Candidate(f"{name}:{part}", name)
@@ -160,9 +161,19 @@ def _is_key(known: "pl.Series") -> bool:
     return number > _MOST_VALUES_OF_A_SMALL_LOG and 2 * number > len(known)
 
 
-def _has_timestamps(known: "pl.Series") -> bool:
+def _timestamps(known: "pl.Series") -> "pl.Series | None":
+    """Return the timestamps that a column holds: as such, as strings, or as numbers that all look like times."""
     import polars as pl
 
-    if known.dtype != pl.String or not known.head(1000).str.contains(r"^\d{4}-\d\d-\d\d").all():
-        return False
-    return parsed_timestamps(known).null_count() == 0
+    if known.dtype.is_numeric():
+        try:
+            known = timestamps_of(known)
+        except InputError:
+            return None
+    elif known.dtype == pl.String:
+        if not known.head(1000).str.contains(r"^\d{4}-\d\d-\d\d").all():
+            return None
+        known = parsed_timestamps(known)
+        if known.null_count():
+            return None
+    return known.cast(pl.Datetime("us")) if known.dtype in (pl.Date, pl.Datetime) else None

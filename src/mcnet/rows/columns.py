@@ -280,6 +280,7 @@ def values_column(
     labels: FloatArray | None = None,
     *,
     name: str = "value",
+    advice: Advice | str | None = None,
     first_row: int = 0,
     describe_row: DescribeRow = describe_row,
 ) -> FloatArray:
@@ -292,11 +293,10 @@ def values_column(
     _require_rows(name, column)
     if not (column.min() >= 0.0 and column.max() < np.inf):
         missing = ~np.isfinite(column)
-        advice: Advice | str = "give them a number, 0 if a positive is worth nothing"
-        if labels is not None and missing.any() and not missing[labels > 0.0].any():
-            advice = VALUE_ADVICE
-        _refuse(name, missing, column, "missing, NaN or infinite", advice, first_row, describe_row)
-        _refuse(name, column < 0.0, column, "below 0", NEGATIVE_VALUE_ADVICE, first_row, describe_row)
+        per_positive = labels is not None and missing.any() and not missing[labels > 0.0].any()
+        usual = VALUE_ADVICE if per_positive else "give them a number, 0 if a positive is worth nothing"
+        _refuse(name, missing, column, "missing, NaN or infinite", advice or usual, first_row, describe_row)
+        _refuse(name, column < 0.0, column, "below 0", advice or NEGATIVE_VALUE_ADVICE, first_row, describe_row)
     return column
 
 

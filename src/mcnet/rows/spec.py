@@ -156,8 +156,9 @@ class RowSpec:
                 f"the column {twice!r} is used twice; score, label, fields, weight and folds must be different columns"
             )
         for name in self.fields:
-            if self.label is not None and derivation(name) is not None and source_column(name) == self.label:
-                raise InputError(f"the field {name!r} is derived from the label; leave it out")
+            for role, column in (("label", self.label), ("score", self.score)):
+                if column is not None and derivation(name) is not None and source_column(name) == column:
+                    raise InputError(f"the field {name!r} is derived from the {role}; leave it out")
         for name in self.every:
             if name not in self.fields:
                 raise InputError(f"every names {name!r}, which is not a field of this scan; pass it as a field too")

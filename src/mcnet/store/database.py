@@ -59,12 +59,15 @@ class Database:
         self.path: Path | None = None
         if DATABASE_URL.match(text):
             self.url = _postgresql_url(text)
+        elif re.search(r"\bpassword\s*=", text):
+            raise InputError("a store is a path or postgresql://…; passwords belong in the environment (PGPASSWORD)")
         else:
             self.path = disk_path(address, "a store in a file")
             self.url = URL.create("sqlite", database=str(self.path.absolute()))
         self._engine: tuple[int, Engine] | None = None
         self._joined = threading.local()
         self._is_current = False
+        self._file: tuple[int, int] | None = None
 
     @property
     def name(self) -> str:
@@ -174,8 +177,12 @@ class Database:
 
     def _open(self, *, create: bool) -> None:
         """Make the tables, or bring those of an earlier version up to date."""
-        if self._is_current and (self.path is None or self.path.exists()):
+        file = self._identity()
+        if self._is_current and (self.path is None or (file is not None and file == self._file)):
             return
+        if self._is_current:  # the file was deleted or replaced: what is open is no longer what the path names
+            self.close()
+            self._engine = None
         if not self.exists():
             if not create:
                 raise InputError(f"there is no store in {self.name}; adding rows or a version to it makes one")
@@ -191,7 +198,15 @@ class Database:
                     "as a role that may change tables"
                 )
             self.migrate()
-        self._is_current = True
+        self._is_current, self._file = True, self._identity()
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Return what tells the file at the path from another one that takes its place; None if there is none."""
+        try:
+            found = os.stat(self.path) if self.path is not None else None
+        except FileNotFoundError:
+            return None
+        return None if found is None else (found.st_dev, found.st_ino)
 
     def _refuse_other_things(self) -> None:
         assert self.path is not None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -369,6 +370,8 @@ class Store:
         """
         if self.database.path is None:
             raise InputError(f"{self.name} is backed up with the tools of PostgreSQL: pg_dump")
+        if Path(path).exists() and Path(path).samefile(self.database.path):
+            raise InputError(f"{path} is the store itself; name another file for its copy")
         with self.database.reading(), whole_file(path) as part:
             part.chmod(0o600)
             with closing(sqlite3.connect(self.database.path)) as source, closing(sqlite3.connect(part)) as target:
