@@ -9,6 +9,7 @@ import pytest
 from tests.databases import NO_PSYCOPG
 
 from mcnet._shared import messages
+from mcnet.store.import_folders import import_folder
 from mcnet.store.schema import METADATA
 from mcnet.store.store import Store
 
@@ -44,6 +45,77 @@ def test_a_whole_store_is_checked_copied_and_made_smaller(mcnet, tmp_path):
     damaged = mcnet("store", "check", copy)
     assert damaged.code == 2
     assert "version 4" in damaged.out
+
+
+DAMAGE = {
+    "UPDATE checkpoints SET document = replace(document, '0.', '1.')": "does not match its checksum",
+    "UPDATE checkpoints SET document = 'x'": "is not the state of a tracker; the next update learns it again",
+    "UPDATE checkpoints SET sketches = x'80'": "is not a valid tracker",
+    "UPDATE checkpoints SET sketches = 'x'": "the next update learns it again",
+    "UPDATE documents SET document = replace(document, '0.', '1.') WHERE kind = 'monitor'": "its checksum does not fit",
+    "UPDATE documents SET document = 'x' WHERE kind = 'monitor'": "of the documents of default in",
+    "UPDATE history SET line = '{' WHERE id = 1": "line 1 of the history of default",
+    "UPDATE runs SET line = 'x'": "line 10 of the runs of default",
+    "UPDATE heads SET pointer = 'x'": "the pointer of default",
+    "UPDATE heads SET pointer = '{\"versions\": [99]}'": "version 99 of",
+    "UPDATE entries SET sketch = x'00' WHERE id = 2": "2026-11-",
+    "UPDATE entries SET digest = 'x' WHERE id = 2": "has other rows than were added",
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "ads.db"
+    for folder in (LOOP / "journal", LOOP / "registry"):
+        import_folder(Store(path), folder)
+    return path
+
+
+@pytest.mark.parametrize("statement", DAMAGE)
+def test_a_check_reads_everything(mcnet, tmp_path, whole, statement):
+    copy = tmp_path / "ads.db"
+    Store(whole).backup(copy)
+    assert mcnet("store", "check", copy).code == 0
+    with closing(sqlite3.connect(copy)) as connection:
+        assert connection.execute(statement).rowcount > 0
+        connection.commit()
+    damaged = mcnet("store", "check", copy, "--json")
+    assert damaged.code == 2
+    assert any(DAMAGE[statement] in problem for problem in damaged.document["problems"]), damaged.out
+
+
+def test_a_head_that_is_new_is_told_and_one_mistyped_refused(mcnet, tmp_path):
+    path, folder = tmp_path / "ads.db", LOOP / "journal"
+    assert "new head" not in mcnet("store", "import", path, folder, "--head", "ctr").err
+    assert "new head 'cvr' beside ctr\n" in mcnet("store", "import", path, folder, "--head", "cvr").err
+    for typo in ("crt", "CTR", "ctrr"):
+        done = mcnet("store", "import", path, folder, "--head", typo)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert (
+            f"no head '{typo}', but 'ctr'; give --head ctr, or make the new one first: mcnet store add-head" in done.err
+        )
+    assert Store(path).heads == ["ctr", "cvr"]
+    assert mcnet("store", "add-head", path, "crt").code == 0
+    assert mcnet("store", "import", path, folder, "--head", "crt").code == 0
+    assert "has ctr, cvr now" in mcnet("store", "remove-head", path, "crt").err
+    assert Store(path).heads == ["ctr", "cvr"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("store show", "store check", "store backup", "store forget --before 2026-11-05", "journal list"),
+        *("journal verify", "journal compact", "versions list", "versions show", "versions history", "versions hold"),
+        *("versions prune --keep 1", "fit -o m.json", "evaluate", "backtest", "monitor", "update", "serve"),
+    ],
+)
+def test_a_head_that_does_not_exist_is_refused_where_it_is_read(mcnet, tmp_path, whole, command):
+    words = [*command.split(), *(["copy.db"] if "backup" in command else [])]
+    at = 2 if words[0] in ("store", "journal", "versions") else 1
+    done = mcnet(*words[:at], whole, *words[at:], "--head", "cvr")
+    assert (done.code, done.err.count("\n")) == (2, 1), done
+    assert "has no head 'cvr'; it has default" in done.err
+    assert Store(whole).heads == ["default"]
 
 
 def test_what_would_lose_rows_is_refused(mcnet, tmp_path):

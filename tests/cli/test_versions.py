@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,12 @@ def test_versions_are_added_promoted_and_rolled_back(models, tmp_path, capsys):
     assert run(["versions", "show", folder]) == 0
     shown = capsys.readouterr().out
     assert "version 1 is current again" in shown
-    assert "rolled back  worse" in shown
+    assert re.search(r"rolled back  \S+@\S+ +worse\n", shown)
+    assert run(["versions", "history", folder]) == 0
+    assert capsys.readouterr().out.endswith(shown[shown.index("rolled back") :])
+    assert run(["versions", "history", folder, "--last", "1", "--json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)["history"]
+    assert (line["event"], line["version"], line["was"], "@" in line["who"]) == ("rolled back", 1, 2, True)
 
 
 def test_a_long_note_is_not_cut_inside_an_interval(models, tmp_path, capsys):

@@ -82,7 +82,7 @@ def test_promote_and_roll_back_need_the_token(page):
     browser.run("document.getElementById('note').value = '<b>better</b>'; " + fill.format(TOKEN))
     browser.wait("document.documentElement.dataset.served === '3'")
     assert service.calibrate([0.1], {"country": ["NL"]})["version"] == "3"
-    assert "Version 3 promoted: <b>better</b>" in browser.run("document.getElementById('events').textContent")
+    assert "Version 3 promoted: <b>better</b> by " in browser.run("document.getElementById('events').textContent")
     browser.run("document.getElementById('rollback').click()")
     browser.wait("document.getElementById('confirm').open")
     browser.run("document.getElementById('go').click()")

@@ -159,6 +159,22 @@ def test_keys_are_forgotten_only_when_their_rows_would_be_refused(store):
     assert "the keys of feedback are kept for 2 days" in str(refused)
 
 
+def test_a_key_that_was_forgotten_counts_once_also_if_keys_are_kept_for_longer_again(store):
+    journal = store.journal("ctr")
+    add_feedback(store, [request("old", 1, before=72), request("other", 2, before=72), request("new", 3, before=1)])
+    store.configure("ctr", key_days=1)
+    journal.compact_feedback()
+    assert count(store, keys) == [], "both keys of the old period are forgotten"
+    store.configure("ctr", key_days=30)
+    resent, fresh, later = add_feedback(
+        store, [request("old", 1, before=72), request("fresh", 4, before=60), request("later", 5, before=40)]
+    )
+    for refused in (resent, fresh):
+        assert "the keys of feedback of that time are forgotten" in str(refused)
+    assert later.rows == 20, "what is younger than all keys that were forgotten is taken"
+    assert dict(journal.sketches())[hour(72)] == rows(1) + rows(2)
+
+
 def count(store, table):
     with store.database.reading() as connection:
         return list(connection.scalars(sa.select(table.c.source)))

@@ -406,7 +406,7 @@ REVISION = """
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0002", "0001"
+revision, down_revision = "0003", "0002"
 
 
 def upgrade():
@@ -421,8 +421,8 @@ def upgrade():
 def test_a_change_of_the_schema_is_whole_or_not_at_all(store, tmp_path, monkeypatch, fails):
     store.journal("ctr").add(rows(1), 1)
     (tmp_path / "versions").mkdir()
-    (tmp_path / "versions" / "0002_colour.py").write_text(REVISION.format(fails=fails))
-    monkeypatch.setattr("mcnet.store.database.SCHEMA", "0002")
+    (tmp_path / "versions" / "0003_colour.py").write_text(REVISION.format(fails=fails))
+    monkeypatch.setattr("mcnet.store.database.SCHEMA", "0003")
     monkeypatch.setattr("mcnet.store.database._more_revisions", [str(tmp_path / "versions")])
     again = Store(store.database.given)
     if fails:
@@ -438,7 +438,7 @@ def test_a_change_of_the_schema_is_whole_or_not_at_all(store, tmp_path, monkeypa
     with store.database.engine.connect() as connection:
         columns = [column["name"] for column in sa.inspect(connection).get_columns(heads.name)]
         found = connection.scalar(sa.select(schema_version.c.version_num))
-    assert ("colour" in columns, found) == ((False, "0001") if fails else (True, "0002"))
+    assert ("colour" in columns, found) == ((False, "0002") if fails else (True, "0003"))
 
 
 # -- upkeep --------------------------------------------------------------------------------------------------------

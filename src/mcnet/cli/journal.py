@@ -101,6 +101,7 @@ def add(
             if getattr(spec, name) is None:
                 raise unnamed_column(logs[0], name)
         spec = spec.with_time(time, every)
+    options.announce_head(store, printer)
     plain_interrupts()
     how = Addition(source, age, counted, replace, allow or ())
     with printer.progress("reading", given.row_count if printer.lively else None) as advance:

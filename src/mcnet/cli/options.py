@@ -61,6 +61,17 @@ def head_name() -> str | None:
     return _head.get()
 
 
+def announce_head(store: str, printer: Printer) -> None:
+    """Say that a command makes a new head beside others; refuse one that may be another one mistyped."""
+    from mcnet.store.store import Store
+
+    opened = Store(store)
+    name = opened.chosen_head(head_name())
+    others = opened.beside(name)
+    if others:
+        printer.note(f"new head {name!r} beside {', '.join(others)}")
+
+
 def read_config(
     context: Any, path: str | None, ignored: bool, head: str | None = None
 ) -> dict[str, dict[str, Any]] | None:

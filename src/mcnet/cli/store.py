@@ -30,18 +30,16 @@ def about() -> None:
     """
 
 
-def _open(address: str) -> "Store":
+def _require(address: str) -> "Store":
+    """Return a store that is there, and has the head that is named."""
     from mcnet.store.store import Store
 
-    return Store(address)
-
-
-def _require(address: str) -> "Store":
-    from mcnet.errors import InputError
-
-    opened = _open(address)
+    opened = Store(address)
     if not opened.database.exists():
         raise InputError(f"there is no store in {opened.name}; `mcnet journal add`, update or store import make one")
+    head = options.head_name()
+    if head is not None:
+        opened.require_head(head)
     return opened
 
 
@@ -62,8 +60,10 @@ def import_(
       mcnet store import ads.db history --head ctr
     """
     from mcnet.store.import_folders import import_folder
+    from mcnet.store.store import Store
 
-    opened, printer = _open(store), Printer(json)
+    opened, printer = Store(store), Printer(json)
+    options.announce_head(store, printer)
     done = [import_folder(opened, folder, options.head_name()) for folder in folders]
     for one in done:
         for problem in one.left_out:
@@ -96,7 +96,6 @@ def show(
     held = [f"{name}: {head['held']}" for name, head in found["heads"].items() if head["held"]]
     Printer(json).result(found, table(titles, rows, left=1), *held)
     if status is not None:
-        from mcnet.errors import InputError
         from mcnet.operations.status import status_of
         from mcnet.report.monitor_page import write_status_page
 
@@ -115,8 +114,10 @@ def check(store: options.StoreAddress, json: options.Json = False) -> None:
     Example:
       mcnet store check ads.db
     """
+    from mcnet.operations.learning import check_loop
+
     opened = _require(store)
-    problems = opened.check()
+    problems = opened.check() + [problem for head in opened.heads for problem in check_loop(opened.state(head))]
     Printer(json).result({"problems": problems}, *(problems or [f"{opened.name} is whole"]))
     if problems:
         raise typer.Exit(UNUSABLE)
@@ -159,6 +160,35 @@ def forget(
     gone = opened.forget(before, head)
     where = f"{gone['periods']:,} periods of {opened.chosen_head(head)} were deleted, with {gone['rows']:,} rows"
     Printer(json).result(dict(gone), where)
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the head.", show_default=False)]
+
+
+@store.command("add-head")
+def add_head(store: options.StoreAddress, name: Name) -> None:
+    """Make a head, also one whose name is like that of another one; rows and versions make others by themselves.
+
+    \b
+    Example:
+      mcnet store add-head ads.db crt
+    """
+    opened = _require(store)
+    opened.add_head(name)
+    Printer().note(f"{opened.name} has the heads {', '.join(opened.heads)}")
+
+
+@store.command("remove-head")
+def remove_head(store: options.StoreAddress, name: Name) -> None:
+    """Delete a head with its rows, versions and history, for good.
+
+    \b
+    Example:
+      mcnet store remove-head ads.db crt
+    """
+    opened = _require(store)
+    opened.remove_head(name)
+    Printer().note(f"the head {name} of {opened.name} was deleted; it has {', '.join(opened.heads) or 'none'} now")
 
 
 @store.command()

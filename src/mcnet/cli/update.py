@@ -142,6 +142,8 @@ def update(
     number = value_number(value)
     if number is not None:
         columns["value"] = number
+    if given is not None:
+        options.announce_head(store, printer)
     plain_interrupts()
     total = given.row_count if given is not None and printer.lively else None
     with printer.progress("reading", total) as advance:

@@ -42,12 +42,16 @@ def add(store: options.StoreAddress, model: options.ModelFile, note: Note = "", 
     Example:
       mcnet versions add ads.db model.json --note "weekly fit"
     """
-    opened = _open(store)
+    from mcnet.store.versions import Registry
+
+    printer = Printer(json)
+    options.announce_head(store, printer)
+    opened = Registry(store, options.head_name())
     version = opened.add(model, note)
     state = (
         "current" if opened.current_number == version.number else "not yet current: mcnet versions promote makes it so"
     )
-    Printer(json).result(_document(version, opened.current_number), f"version {version.name} ({state})")
+    printer.result(_document(version, opened.current_number), f"version {version.name} ({state})")
 
 
 def _short(note: str) -> str:
@@ -108,8 +112,38 @@ def show(
     facts = _document(chosen, opened.current_number) | {"history": events}
     shown = facts | {"fields": ", ".join(chosen.fields), "current": "yes" if facts["current"] else "no"}
     lines = [f"{name:<10}{value}" for name, value in shown.items() if name != "history" and value not in (None, "")]
-    lines += [f"{line['time']}  {line['event']}  {line.get('note', '')}".rstrip() for line in events]
-    Printer(json).result(facts, "\n".join(lines))
+    Printer(json).result(facts, "\n".join(lines), *([_events(events)] if events else []))
+
+
+@versions.command("history")
+def show_history(
+    store: options.StoreAddress,
+    last: Annotated[int, typer.Option("--last", min=1, metavar="N", help="How many events, the latest.")] = 20,
+    json: options.Json = False,
+) -> None:
+    """Show what was done with the versions: when, by whom and why, oldest first.
+
+    \b
+    Example:
+      mcnet versions history ads.db
+    """
+    events = _open(store).history(last)
+    Printer(json).result({"history": events}, _events(events) if events else "nothing was done yet")
+
+
+def _events(events: list[dict[str, Any]]) -> str:
+    """Return lines of the history as a table."""
+    rows = [
+        (
+            line["time"][:16].replace("T", " "),
+            "" if line.get("version") is None else str(line["version"]),
+            line["event"],
+            line.get("who", ""),
+            _short(line.get("note") or line.get("reason") or ""),
+        )
+        for line in events
+    ]
+    return table(("time (UTC)", "version", "event", "who", "why"), rows, left=5)
 
 
 @versions.command()
@@ -292,9 +326,12 @@ def diff(
 
 
 def _open(store: str) -> "Registry":
+    """Return the versions of the head that is meant; it must be there."""
     from mcnet.store.versions import Registry
 
-    return Registry(store, options.head_name())
+    found = Registry(store, options.head_name())
+    found.store.require_head(found.head)
+    return found
 
 
 def _until_released(store: str) -> str:

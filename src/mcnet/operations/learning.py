@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, sigmoid
-from mcnet.errors import McnetError
+from mcnet.errors import FileFormatError, McnetError
 from mcnet.metrics.calibration_error import group_pcoc
 from mcnet.metrics.scores import CLIP
 from mcnet.metrics.sums import group_sums
@@ -20,13 +20,12 @@ from mcnet.rows.periods import periods_between
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
 from mcnet.store.journal import Journal
-from mcnet.store.state import LoopState
+from mcnet.store.state import MONITOR, LoopState
 from mcnet.tracking.forecast import Forecast
 from mcnet.tracking.learner import Learner
+from mcnet.tracking.monitor import Monitor
 from mcnet.tracking.replay import past_digests
 from mcnet.tracking.tracker_file import tracker_of_state, tracker_state
-
-__all__ = ["Checkpoints", "Judged", "Learnt", "learn_journal", "period_pcoc", "sketch_log_loss"]
 
 # The result of a period beside its forecasts.
 
@@ -118,19 +117,32 @@ class Checkpoints:
         self, digests: Mapping[str, str], settings: tuple[str, tuple[float, ...] | None, int]
     ) -> tuple[Learner, list[Judged]] | None:
         """Return the latest state that has learnt what the journal still has, with these settings."""
-        for ticks, document, sketches in self._state.checkpoints():
-            name = f"checkpoint {ticks} of {self._state.head}"
-            try:
-                load = partial(_sketch_of, sketches)
-                learner = tracker_of_state(document["tracker"], load, name, "it is learnt again")
-                judged = [Judged.restored(one) for one in document["judged"]]
-            except (McnetError, ValueError, TypeError, KeyError):
-                continue
+        for learner, judged in self._readable():
             if (learner.method, learner.given_memories, learner.delay) != settings:
                 continue
             if learner.clock.last is not None and digests.get(learner.clock.last) == learner.journal_digest:
                 return learner, judged
         return None
+
+    def problems(self) -> list[str]:
+        """Read every state, and say which ones cannot be read, a sentence each."""
+        found: list[str] = []
+        for _ in self._readable(found):
+            pass
+        return found
+
+    def _readable(self, problems: list[str] | None = None) -> Iterator[tuple[Learner, list[Judged]]]:
+        """Yield the states that can be read, the latest first."""
+        for ticks, document, sketches in self._state.checkpoints():
+            name = f"the state of the tracker of {self._state.head} after {ticks} periods"
+            again = "the next update learns it again from the journal"
+            try:
+                learner = tracker_of_state(document.get("tracker"), partial(_sketch_of, sketches), name, again)
+                yield learner, [Judged.restored(one) for one in document["judged"]]
+            except (McnetError, ValueError, TypeError, KeyError) as error:
+                if problems is not None:
+                    said = str(error) if isinstance(error, McnetError) else f"{name} cannot be read; {again}"
+                    problems.append(said)
 
     def save(self, learner: Learner, judged: Sequence[Judged]) -> None:
         """Save a state as a whole, and drop those that are needed no more."""
@@ -138,6 +150,29 @@ class Checkpoints:
         document = {"tracker": tracker, "judged": [one.to_dict() for one in judged]}
         content = {name: stored_bytes(sketch) for name, sketch in sketches.items()}
         self._state.save_checkpoint(learner.clock.ticks, document, content)
+
+
+def check_loop(state: LoopState) -> list[str]:
+    """Read what the update job of a head keeps, and find what is wrong: states of the tracker, and the monitor.
+
+    Parameters
+    ----------
+    state : what the loop of a head keeps.
+
+    Returns
+    -------
+    list[str] : a sentence per problem; empty if there is none.
+    """
+    problems = Checkpoints(state).problems()
+    try:
+        evidence = state.get(MONITOR)
+        if evidence is not None:
+            Monitor.of_document(evidence, f"the monitor of {state.head}")
+    except FileFormatError as error:
+        problems.append(f"{error}, as the next update does")
+    except ValueError:
+        pass  # no JSON, which `Store.check` says
+    return problems
 
 
 def _sketch_of(sketches: Mapping[str, bytes], name: str) -> Sketch:

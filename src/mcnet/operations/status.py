@@ -12,6 +12,7 @@ import polars as pl
 
 from mcnet._shared.arrays import FloatArray
 from mcnet._shared.files import finite
+from mcnet._shared.messages import warn
 from mcnet.difference import diff
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
@@ -163,9 +164,8 @@ def _versions(registry: Registry, runs: list[dict[str, Any]]) -> dict[str, Any]:
     notes = tuple(run["reason"] for run in published.values())
     by_people = [one for one in reversed(history) if one["event"] not in ("added", "refused")]
     by_people = [one for one in by_people if one["event"] != "promoted" or not str(one.get("note")).endswith(notes)]
-    return found | {
-        "events": _folded(by_people, lambda one: (one["event"], one.get("note"), one["version"]))[:SHOWN_EVENTS]
-    }
+    folded = _folded(by_people, lambda one: [one.get(name) for name in ("event", "note", "version", "who")])
+    return found | {"events": folded[:SHOWN_EVENTS]}
 
 
 def _changed(registry: Registry, before: Version | None, version: Version, run: dict[str, Any] | None) -> str:
@@ -386,7 +386,8 @@ def _continued(known: Any, promoted: Sequence[Version], alpha: float) -> Monitor
         return Monitor(alpha)
     try:
         monitor = Monitor.of_document(known, "the monitor of the last run")
-    except FileFormatError:
+    except FileFormatError as error:
+        warn(f"{error}, and this run does")
         return Monitor(alpha)
     answered = bool(promoted) and all(ends_at_or_after(promoted[-1], alarm.raised) for alarm in monitor.alarms)
     if monitor.alpha == alpha and not (monitor.alarms and answered):

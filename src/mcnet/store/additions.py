@@ -447,11 +447,15 @@ def _check_period(head: "Head", period: str, every: str | None, is_allowed: bool
     begin = period_position(period)
     if begin is not None and is_moment(period):
         days = (datetime.now(UTC).timestamp() - begin) / 86_400.0
+        why = ""
         if days > head.key_days:
+            why = f"are kept for {head.key_days:g} days"
+        elif begin < (head.keys_forgotten or -np.inf):
+            why = "of that time are forgotten, since they were kept for fewer days before"
+        if why:
             raise InputError(
-                f"the period {period} began {days:,.0f} days ago, and the keys of feedback are kept for "
-                f"{head.key_days:g} days, so rows that came before would count twice; add them as a log: "
-                "`mcnet journal add`"
+                f"the period {period} began {days:,.0f} days ago, and the keys of feedback {why}, so rows that came "
+                "before would count twice; add them as a log: `mcnet journal add`"
             )
     _first_of([period], head)  # refuses a period of another kind
     if not is_allowed:

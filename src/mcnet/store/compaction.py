@@ -14,7 +14,7 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
 from mcnet.store.additions import FEEDBACK, chunks, entry_row, summarise
 from mcnet.store.entries import COMPACTED, Entry, entry_of
-from mcnet.store.schema import entries, keys
+from mcnet.store.schema import entries, heads, keys
 
 if TYPE_CHECKING:
     from mcnet.store.journal import Journal, JournalSnapshot
@@ -79,7 +79,7 @@ def _merge(past: "JournalSnapshot", period: str, group: Mapping[int, Entry], len
 
 
 def forget_keys(journal: "Journal", now: datetime | None) -> None:
-    """Forget the keys of feedback whose periods are so old that it is refused."""
+    """Forget the keys of feedback whose periods are so old that it is refused, and refuse them from now on."""
     with journal.changing() as (connection, head):
         # A day more than what is refused, so that no key is forgotten while its rows are still taken.
         limit = (now or datetime.now(UTC)) - timedelta(days=head.key_days + 1.0)
@@ -88,6 +88,9 @@ def forget_keys(journal: "Journal", now: datetime | None) -> None:
         old = [text for text in known if is_moment(text) and (period_position(text) or 0.0) < limit.timestamp()]
         for some in chunks(old):
             connection.execute(keys.delete().where(own, keys.c.period.in_(some)))
+        if old:  # a longer key_days does not bring them back
+            until = max(limit.timestamp(), head.keys_forgotten or 0.0)
+            connection.execute(heads.update().where(heads.c.id == head.id).values(keys_forgotten=until))
 
 
 def forget_periods(journal: "Journal", before: Any) -> dict[str, int]:

@@ -14,7 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0001"
+SCHEMA = "0002"
 """The newest revision in `migrations/versions`; a change of a table comes with a revision that makes it."""
 
 METADATA = MetaData()
@@ -35,6 +35,8 @@ heads = Table(
     Column("shape", Text),  # JSON: the fields in their order, and the resolution
     Column("first_period", Text),
     Column("heaviest", Double),
+    # Feedback for periods that began before this timestamp (seconds, UTC) is refused: their keys are forgotten.
+    Column("keys_forgotten", Double),
     # JSON: the versions that were current, the hold, those withdrawn; and how often that has changed.
     Column("pointer", Text, nullable=False, server_default="{}"),
     Column("moves", BigInteger, nullable=False, server_default="0"),

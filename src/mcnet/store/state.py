@@ -83,13 +83,19 @@ class LoopState:
             connection.execute(checkpoints.insert().values(**row))
 
     def checkpoints(self) -> Iterator[tuple[int, dict[str, Any], dict[str, bytes]]]:
-        """Yield the saved states, the latest first: periods learnt, state, and its sketch files."""
+        """Yield the saved states, the latest first: periods learnt, state, and its sketch files.
+
+        One that is damaged has an empty state and no sketches.
+        """
         known = self.store.rows_of(self.head, sa.select(checkpoints.c.ticks).order_by(checkpoints.c.ticks.desc()))
         for (ticks,) in known:
             # One that was dropped meanwhile is not found any more.
             for found in self.store.rows_of(self.head, sa.select(checkpoints).where(checkpoints.c.ticks == ticks)):
-                sketches = msgspec.msgpack.decode(found.sketches, type=dict[str, bytes])
-                yield ticks, json.loads(found.document), sketches
+                try:
+                    sketches = msgspec.msgpack.decode(found.sketches, type=dict[str, bytes])
+                    yield ticks, json.loads(found.document), sketches
+                except (ValueError, TypeError, msgspec.MsgspecError):
+                    yield ticks, {}, {}
 
     # -- documents ------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """The store: everything that lives between runs, for any number of heads, in one database."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from mcnet._shared.files import whole_file
-from mcnet.errors import BusyError, InputError
+from mcnet.errors import Advice, BusyError, InputError
 from mcnet.store.database import Changes, Database
 from mcnet.store.schema import SCHEMA, checkpoints, documents, entries, heads, history, keys, runs, versions
 
@@ -31,6 +32,8 @@ KEY_DAYS = 30.0
 """So many days after a period has begun, the keys of its feedback are forgotten, unless a head says otherwise."""
 
 _LONGEST_NAME = 64
+_LONG_WORD = 5
+"""In a word of a name of so many letters, one that differs is taken for a slip."""
 _SETTINGS = {"score", "label", "weight", "field", "time", "every", "score_type", "negatives_kept", "key_days"}
 _SETTINGS |= {"value", "value_per_positive", "auto_fields"}
 
@@ -45,6 +48,8 @@ class Head:
     shape: str | None
     first_period: str | None
     heaviest: float | None
+    keys_forgotten: float | None
+    """Feedback for periods that began before this timestamp is refused, since their keys are forgotten."""
     pointer: str
     moves: int
     """How often the pointer to the served version has moved."""
@@ -205,7 +210,7 @@ class Store:
         ----------
         lock : what is changed: "journal" or "versions".
         name : the head.
-        create : make a head that is not there; else it is refused.
+        create : make a head that is not there, unless its name may be that of another one mistyped; else refuse it.
 
         Yields
         ------
@@ -214,9 +219,8 @@ class Store:
         with self.database.writing("nothing was added") as connection:
             found = _head(connection, name)
             if found is None and create:
-                self.database.lock(connection, "schema")
-                if _head(connection, name) is None:
-                    connection.execute(heads.insert().values(name=name))
+                self.beside(name)
+                self.add_head(name)
                 found = _head(connection, name)
             if found is None:
                 self.require_head(name)
@@ -226,6 +230,44 @@ class Store:
                 found = _head(connection, name)
                 assert found is not None
             yield connection, found
+
+    def beside(self, name: str) -> list[str]:
+        """Return the heads that a head of this name would be a new one beside; none if it is there, or the first.
+
+        Parameters
+        ----------
+        name : of the head.
+
+        Raises
+        ------
+        InputError : there is none of this name, and it may be that of another one mistyped.
+        """
+        there = self.heads
+        meant = None if name in there else next((other for other in there if is_near_miss(name, other)), None)
+        if meant is not None:
+            raise InputError(
+                f"{self.name} has no head {name!r}, but {meant!r}",
+                advice=Advice(
+                    f"name {meant!r}, or make the new one first: store.add_head({name!r})",
+                    shell=f"give --head {meant}, or make the new one first: mcnet store add-head {self.name} {name}",
+                ),
+            )
+        return [] if name in there else there
+
+    def add_head(self, name: str) -> None:
+        """Make a head, also one whose name is like that of another one; one that is there stays as it is.
+
+        Rows and versions make their head by themselves. Only a name that another one may be mistyped as needs this.
+
+        Parameters
+        ----------
+        name : of the head.
+        """
+        chosen = self.chosen_head(name)
+        with self.database.writing() as connection:
+            self.database.lock(connection, "schema")
+            if _head(connection, chosen) is None:  # else another process has just made it
+                connection.execute(heads.insert().values(name=chosen))
 
     # -- what a head has ------------------------------------------------------------------------------------------
 
@@ -344,7 +386,9 @@ class Store:
     # -- upkeep ---------------------------------------------------------------------------------------------------
 
     def check(self) -> list[str]:
-        """Read everything and find what is wrong.
+        """Read everything and find what is wrong: rows, versions and models by their digests, the rest as JSON.
+
+        What the states of the tracker and the monitor mean is read by `mcnet store check`, too.
 
         Returns
         -------
@@ -357,6 +401,14 @@ class Store:
             problems += [f"{self.name}: {line}; restore it from a backup" for line in found if line != "ok"]
         for head in self.heads:
             problems += self.journal(head).verify() + self.versions(head).verify()
+            for table in (documents, history, runs):
+                text = table.c.document if table is documents else table.c.line
+                for place, line in enumerate(self.rows_of(head, sa.select(text)), 1):
+                    try:
+                        json.loads(line[0])
+                    except (ValueError, TypeError) as error:
+                        what = f"line {place} of the {table.name} of {head} in {self.name} is no JSON ({error})"
+                        problems.append(f"{what}; restore the store from a backup")
         return problems
 
     def backup(self, path: str | PathLike[str]) -> None:
@@ -425,6 +477,35 @@ class Store:
             for table in (entries, keys, versions, history, runs, checkpoints, documents):
                 connection.execute(table.delete().where(table.c.head == found.id))
             connection.execute(heads.delete().where(heads.c.id == found.id))
+
+
+def is_near_miss(name: str, other: str) -> bool:
+    """Tell whether a name may be another one mistyped: other case or separators, one slip in a word.
+
+    A slip is two letters exchanged, one doubled, or, in a word of five letters or more, one too many, too few or wrong.
+    Numbers, and short words such as the names of countries, may differ by one letter on purpose.
+
+    >>> [is_near_miss(name, "ctr_home") for name in ("CTR-home", "crt_home", "ctrr_home", "cvr_home", "ctr_rome")]
+    [True, True, True, False, False]
+    >>> is_near_miss("instal", "install"), is_near_miss("model1", "model2")
+    (True, False)
+    """
+    words, others = (re.split(r"[\W_]+", text.casefold()) for text in (name, other))
+    if "".join(words) == "".join(others):
+        return True
+    differing = [pair for pair in zip(words, others, strict=False) if pair[0] != pair[1]]
+    return len(words) == len(others) and len(differing) == 1 and _one_slip(*sorted(differing[0], key=len))
+
+
+def _one_slip(short: str, long: str) -> bool:
+    """Tell whether two words differ by one slip."""
+    if len(short) == len(long):
+        at = [place for place, letter in enumerate(long) if short[place] != letter]
+        if len(at) == 2:
+            return at[1] == at[0] + 1 and short[at[0]] + short[at[1]] == long[at[1]] + long[at[0]]
+        return len(at) == 1 and len(long) >= _LONG_WORD and not (short[at[0]] + long[at[0]]).isdigit()
+    at = [place for place in range(len(long)) if long[:place] + long[place + 1 :] == short]  # several if it is doubled
+    return bool(at) and (len(at) > 1 or len(long) >= _LONG_WORD) and not long[at[0]].isdigit()
 
 
 def _head(connection: Connection, name: str) -> Head | None:

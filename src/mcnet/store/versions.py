@@ -264,13 +264,19 @@ class Registry:
         return [json.loads(row.line) for row in reversed(self.store.rows_of(self.head, query))]
 
     def verify(self) -> list[str]:
-        """Load every version and find what is wrong.
+        """Load every version, follow the pointer, and find what is wrong.
 
         Returns
         -------
         list[str] : a sentence per problem; empty if there is none.
         """
         problems = []
+        try:
+            number = self.current_number
+            if number is not None and number not in self.numbers:
+                problems.append(f"version {number} of {self.path} is current, but was deleted; promote another version")
+        except FileFormatError as error:
+            problems.append(str(error))
         for found in self.looked_at():
             try:
                 self.load(found.number)
