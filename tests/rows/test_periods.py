@@ -127,7 +127,7 @@ def test_seconds_that_only_some_rows_write_as_an_hour_are_seconds():
 
 def test_a_number_that_is_no_timestamp_is_named_by_its_row():
     with pytest.raises(InputError, match="t has inf in line 12, which is neither a timestamp"):
-        cut_to_periods(pl.Series("t", [1.5e9, None, float("inf")]), "1d", first_row=10, describe_row="line {}".format)
+        cut_to_periods(pl.Series("t", [1.5e9, None, float("inf")]), "1d", describe_row=lambda row: f"line {10 + row}")
     with pytest.raises(InputError, match="it has inf, which is neither a timestamp"):
         fitting_period(0.0, float("inf"))
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from mcnet.errors import BusyError, InputError
 
@@ -155,15 +155,6 @@ def named_if_full(path: str | os.PathLike[str], result: str = "nothing was writt
         raise
 
 
-def flush(path: str | os.PathLike[str]) -> None:
-    """Ask the system to bring a file or a folder to the disk, so that it outlives a loss of power."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def remove_unfinished_files() -> None:
     """Remove the temporary files that this process is writing, before it ends at once."""
     for part in tuple(_unfinished):
@@ -239,30 +230,21 @@ def exclusive_lock(path: Path, wait_seconds: float | None = None) -> Iterator[No
     """
     import fcntl
 
+    until = math.inf if wait_seconds is None else time.monotonic() + wait_seconds
     with path.open("a") as file:
-        if wait_seconds is None:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        else:
-            _lock_within(file, path, wait_seconds)
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait_seconds is None else fcntl.LOCK_NB))
+                break
+            except BlockingIOError:
+                left = until - time.monotonic()
+                if left <= 0.0:
+                    raise BusyError(
+                        f"another process is using {path.parent} and has not ended after {wait_seconds:g} s; "
+                        "try again later, or wait longer"
+                    ) from None
+                time.sleep(min(_SECONDS_BETWEEN_TRIES, left))
         yield
-
-
-def _lock_within(file: IO[str], path: Path, wait_seconds: float) -> None:
-    import fcntl
-
-    until = time.monotonic() + wait_seconds
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            left = until - time.monotonic()
-            if left <= 0.0:
-                raise BusyError(
-                    f"another process is using {path.parent} and has not ended after {wait_seconds:g} s; "
-                    "try again later, or wait longer"
-                ) from None
-            time.sleep(min(_SECONDS_BETWEEN_TRIES, left))
 
 
 # JSON documents in files: written whole or not at all, with a checksum over their content.
@@ -279,28 +261,11 @@ def checksum(document: Mapping[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(string.encode()).hexdigest()
 
 
-def write_json(
-    path: str | PathLike[str], document: Mapping[str, Any], *, indent: int | None = None, durable: bool = False
-) -> None:
-    """Write a document to a file; numbers that are not finite are refused.
-
-    Parameters
-    ----------
-    path, document, indent : the file, what it says, and how it is laid out.
-    durable : return only when it would outlive a loss of power.
-    """
+def write_json(path: str | PathLike[str], document: Mapping[str, Any], *, indent: int | None = None) -> None:
+    """Write a document to a file; numbers that are not finite are refused."""
     string = json.dumps(document, indent=indent, allow_nan=False)
     with whole_file(path) as part:
         part.write_text(string, encoding="utf-8")
-        if durable:
-            flush(part)
-    if durable:
-        flush(Path(path).parent)
-
-
-# A file that grows by one line of JSON at a time, and stays readable if its writer is killed.
-
-_TAIL_BYTES = 1 << 18
 
 
 def finite(value: Any) -> Any:
@@ -316,63 +281,12 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def append_json_line(path: Path, document: dict[str, Any]) -> None:
-    """Append one line and bring it to the disk; part of a line that a killed writer has left is taken away first.
-
-    One writer at a time: whoever calls this holds a lock.
-    """
-    line = (json.dumps(document, allow_nan=False) + "\n").encode()
-    with named_if_full(path):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            end = _end_of_whole_lines(handle)
-            os.ftruncate(handle, end)
-            while line:
-                written = os.pwrite(handle, line, end)
-                line, end = line[written:], end + written
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _end_of_whole_lines(handle: int) -> int:
-    end = os.fstat(handle).st_size
-    while end > 0:
-        start = max(0, end - _TAIL_BYTES)
-        last = os.pread(handle, end - start, start).rfind(b"\n")
-        if last >= 0:
-            return start + last + 1
-        end = start
-    return 0
-
-
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return every whole line, oldest first; none if there is no such file."""
+    """Return every whole line of a file of JSON lines, oldest first; none if there is no such file."""
     try:
-        return _parsed(path.read_bytes())
+        content = path.read_bytes()
     except FileNotFoundError:
         return []
-
-
-def last_json_lines(path: Path, number: int) -> list[dict[str, Any]]:
-    """Return the last whole lines, oldest first, without reading more of a long file than the end of it."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            tail = _TAIL_BYTES
-            while True:
-                file.seek(max(0, size - tail))
-                content = file.read()
-                if tail < size:  # the first line may have lost its beginning
-                    content = content[content.find(b"\n") + 1 :]
-                if tail >= size or content.count(b"\n") >= number:
-                    return _parsed(content)[-number:]
-                tail *= 4
-    except FileNotFoundError:
-        return []
-
-
-def _parsed(content: bytes) -> list[dict[str, Any]]:
     result = []
     for line in content[: content.rfind(b"\n") + 1].splitlines():
         try:

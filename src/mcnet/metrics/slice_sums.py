@@ -121,9 +121,11 @@ class LogRows:
         """Return rows with their probabilities, labels, weights and folds."""
         spec, frame = self.spec, self.typed(frame)
         fold: IndexArray = assign_folds(first_row, len(frame), FOLDS)
+        rows = np.arange(first_row, first_row + len(frame))
         if read_options().drop_missing:
-            frame, fold, describe = _complete(frame, fold, spec, first_row, describe)
-        where: dict[str, Any] = {"first_row": first_row, "describe_row": describe}
+            kept = _complete_rows(frame, spec)
+            frame, fold, rows = frame[kept], fold[kept], rows[kept]
+        where: dict[str, Any] = {"describe_row": lambda row: describe(int(rows[row]))}
         if not len(frame):
             return Judged(frame, np.empty(0), np.empty(0), np.empty(0), fold)
         y = labels_column(frame[spec.name_of("label")], name=spec.name_of("label"), **where)
@@ -139,15 +141,12 @@ class LogRows:
         return Judged(frame, p, y, np.ones_like(p) if w is None else w, fold)
 
 
-def _complete(
-    frame: "pl.DataFrame", fold: IndexArray, spec: RowSpec, first_row: int, describe: DescribeRow
-) -> tuple["pl.DataFrame", IndexArray, DescribeRow]:
-    """Leave out rows without a score, label or weight."""
+def _complete_rows(frame: "pl.DataFrame", spec: RowSpec) -> IndexArray:
+    """Return the indices of the rows that have a score, a label and a weight."""
     import polars as pl
 
     known = [frame[name].is_not_null() & ~frame[name].cast(pl.Float64, strict=False).is_nan() for name in spec.numbers]
-    kept = np.flatnonzero(np.logical_and.reduce([mask.fill_null(True).to_numpy() for mask in known]))
-    return frame[kept], fold[kept], lambda row: describe(first_row + int(kept[row - first_row]))
+    return np.flatnonzero(np.logical_and.reduce([mask.fill_null(True).to_numpy() for mask in known]))
 
 
 def bin_edges(p: FloatArray) -> FloatArray:

@@ -314,7 +314,7 @@ class _Work:
         if len(batch) == 0:
             return self._made(np.empty(0), np.empty(0), np.empty(0))
         first, size = int(batch.struct.field("row")[0]), len(batch)
-        given = as_floats(batch.struct.field("score"), self.score, first, self._describe_row)
+        given = as_floats(batch.struct.field("score"), self.score, lambda row: self._describe_row(first + row))
         rows = np.flatnonzero(~np.isnan(given))
         if len(rows) < size:
             given, batch = given[rows], batch.gather(rows)

@@ -26,7 +26,7 @@ class RowName(str):
 
 
 DescribeRow = Callable[[int], RowName]
-"""Names a row for messages, given its index in all rows."""
+"""Names a row for messages, given its index in the column."""
 
 LOGITS_ADVICE = Advice(
     "pass logits with {score_type}, percentages divided by 100",
@@ -83,7 +83,7 @@ def without_mask(values: Any) -> Any:
     return np.array(values.tolist(), dtype=object)
 
 
-def as_floats(values: Any, name: str, first_row: int = 0, describe_row: DescribeRow = describe_row) -> FloatArray:
+def as_floats(values: Any, name: str, describe_row: DescribeRow = describe_row) -> FloatArray:
     """Return a column as float64, missing values as NaN; refuse what is not a number."""
     array = as_array(_polars_floats(values), name)
     if array.dtype.kind in "cmM":
@@ -93,24 +93,24 @@ def as_floats(values: Any, name: str, first_row: int = 0, describe_row: Describe
             return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         pass
-    numbers = [_number(value, name, first_row + row, describe_row) for row, value in enumerate(array.tolist())]
+    numbers = [_number(value, name, row, describe_row) for row, value in enumerate(array.tolist())]
     return np.array(numbers, dtype=np.float64)
 
 
-def label_floats(values: Any, name: str, first_row: int = 0, describe_row: DescribeRow = describe_row) -> FloatArray:
+def label_floats(values: Any, name: str, describe_row: DescribeRow = describe_row) -> FloatArray:
     """Return a column of labels as `as_floats` does; the strings true and false are 1 and 0.
 
     >>> label_floats(["true", "False", "1"], "label")
     array([1., 0., 1.])
     """
     try:
-        return as_floats(values, name, first_row, describe_row)
+        return as_floats(values, name, describe_row)
     except InputError:
         listed = as_array(values, name).tolist()
         flags = [_FLAGS.get(value.lower(), value) if isinstance(value, str) else value for value in listed]
         if all(one is other for one, other in zip(flags, listed, strict=True)):
             raise
-    return as_floats(flags, name, first_row, describe_row)
+    return as_floats(flags, name, describe_row)
 
 
 _FLAGS = {"true": 1.0, "false": 0.0}
@@ -155,14 +155,13 @@ def _refuse(
     values: FloatArray,
     what: str,
     advice: Advice | str,
-    first_row: int,
     describe_row: DescribeRow,
 ) -> None:
     if bad.any():
         rows = np.flatnonzero(bad)
         count = f"{len(rows):,} value{'s' if len(rows) > 1 else ''}"
         # All digits: 1.0000001 must not read as 1.
-        where, value = describe_row(first_row + int(rows[0])), float(values[rows[0]])
+        where, value = describe_row(int(rows[0])), float(values[rows[0]])
         problem = f"{name} has {count} {what} (first: {where}, {repr(value).removesuffix('.0')})"
         raise InputError(problem, advice=advice, column=name, row=where.row, file=where.file, found=value)
 
@@ -177,7 +176,6 @@ def scores_column(
     *,
     score_type: ScoreType = "probability",
     name: str = "score",
-    first_row: int = 0,
     describe_row: DescribeRow = describe_row,
     clip: bool = True,
 ) -> FloatArray:
@@ -187,7 +185,7 @@ def scores_column(
     ----------
     values : a column of numbers.
     score_type : "probability" for numbers in [0, 1], "logit" for any numbers.
-    name, first_row, describe_row : what messages call the column and its rows.
+    name, describe_row : what messages call the column and its rows.
     clip : whether to clip; False saves a copy where the next step clips anyway.
 
     >>> scores_column([0.0, 0.25])
@@ -197,51 +195,31 @@ def scores_column(
     """
     if score_type not in ("probability", "logit"):
         raise InputError(f"score_type is {score_type!r}; it must be 'probability' or 'logit'")
-    scores = as_floats(values, name, first_row, describe_row)
+    scores = as_floats(values, name, describe_row)
     _require_rows(name, scores)
     if score_type == "logit":
-        _refuse(name, np.isnan(scores), scores, "missing or NaN", "drop or fill these rows", first_row, describe_row)
+        _refuse(name, np.isnan(scores), scores, "missing or NaN", "drop or fill these rows", describe_row)
         scores = sigmoid(scores)
         return clip_scores(scores) if clip else scores
     if not inside_unit(scores):
-        _refuse(
-            name,
-            ~np.isfinite(scores),
-            scores,
-            "missing, NaN or infinite",
-            "drop or fill these rows",
-            first_row,
-            describe_row,
-        )
+        _refuse(name, ~np.isfinite(scores), scores, "missing, NaN or infinite", "drop or fill these rows", describe_row)
         outside = (scores < 0.0) | (scores > 1.0)
-        _refuse(
-            name,
-            outside,
-            scores,
-            "outside [0, 1]",
-            LOGITS_ADVICE,
-            first_row,
-            describe_row,
-        )
+        _refuse(name, outside, scores, "outside [0, 1]", LOGITS_ADVICE, describe_row)
     return clip_scores(scores) if clip else scores
 
 
-def labels_column(
-    values: Any, *, name: str = "label", first_row: int = 0, describe_row: DescribeRow = describe_row
-) -> FloatArray:
+def labels_column(values: Any, *, name: str = "label", describe_row: DescribeRow = describe_row) -> FloatArray:
     """Return labels as float64 in [0, 1]: 0/1, booleans (also as strings), or fractions of aggregated rows.
 
     >>> labels_column([True, False, 1])
     array([1., 0., 1.])
     """
-    labels = label_floats(values, name, first_row, describe_row)
+    labels = label_floats(values, name, describe_row)
     _require_rows(name, labels)
     if not inside_unit(labels):
-        _refuse(
-            name, ~np.isfinite(labels), labels, "missing, NaN or infinite", "drop these rows", first_row, describe_row
-        )
+        _refuse(name, ~np.isfinite(labels), labels, "missing, NaN or infinite", "drop these rows", describe_row)
         advice = "labels are 0/1, booleans, or fractions with the number of impressions as weight"
-        _refuse(name, (labels < 0.0) | (labels > 1.0), labels, "outside [0, 1]", advice, first_row, describe_row)
+        _refuse(name, (labels < 0.0) | (labels > 1.0), labels, "outside [0, 1]", advice, describe_row)
     return labels
 
 
@@ -249,29 +227,17 @@ LEAST_TOTAL_WEIGHT, MOST_TOTAL_WEIGHT = 1e-100, 1e100
 """Total weights that rows may be judged and followed over time with: squares of them are computed."""
 
 
-def weights_column(
-    values: Any, *, name: str = "weight", first_row: int = 0, describe_row: DescribeRow = describe_row
-) -> FloatArray:
+def weights_column(values: Any, *, name: str = "weight", describe_row: DescribeRow = describe_row) -> FloatArray:
     """Return weights as finite float64 ≥ 0.
 
     >>> weights_column([1, 0.5])
     array([1. , 0.5])
     """
-    weights = as_floats(values, name, first_row, describe_row)
+    weights = as_floats(values, name, describe_row)
     _require_rows(name, weights)
     if not (weights.min() >= 0.0 and weights.max() < np.inf):
-        _refuse(
-            name,
-            ~np.isfinite(weights),
-            weights,
-            "missing, NaN or infinite",
-            "give them a number",
-            first_row,
-            describe_row,
-        )
-        _refuse(
-            name, weights < 0.0, weights, "below 0", "weights are counts or importances ≥ 0", first_row, describe_row
-        )
+        _refuse(name, ~np.isfinite(weights), weights, "missing, NaN or infinite", "give them a number", describe_row)
+        _refuse(name, weights < 0.0, weights, "below 0", "weights are counts or importances ≥ 0", describe_row)
     return weights
 
 
@@ -281,7 +247,6 @@ def values_column(
     *,
     name: str = "value",
     advice: Advice | str | None = None,
-    first_row: int = 0,
     describe_row: DescribeRow = describe_row,
 ) -> FloatArray:
     """Return what the positives of rows are worth, as finite float64 ≥ 0; labels tell where a value may be missing.
@@ -289,14 +254,14 @@ def values_column(
     >>> values_column([1, 0.5])
     array([1. , 0.5])
     """
-    column = as_floats(values, name, first_row, describe_row)
+    column = as_floats(values, name, describe_row)
     _require_rows(name, column)
     if not (column.min() >= 0.0 and column.max() < np.inf):
         missing = ~np.isfinite(column)
         per_positive = labels is not None and missing.any() and not missing[labels > 0.0].any()
         usual = VALUE_ADVICE if per_positive else "give them a number, 0 if a positive is worth nothing"
-        _refuse(name, missing, column, "missing, NaN or infinite", advice or usual, first_row, describe_row)
-        _refuse(name, column < 0.0, column, "below 0", advice or NEGATIVE_VALUE_ADVICE, first_row, describe_row)
+        _refuse(name, missing, column, "missing, NaN or infinite", advice or usual, describe_row)
+        _refuse(name, column < 0.0, column, "below 0", advice or NEGATIVE_VALUE_ADVICE, describe_row)
     return column
 
 

@@ -198,7 +198,6 @@ def derived_column(
     edges: Edges | None,
     *,
     bins: int = DEFAULT_BINS,
-    first_row: int = 0,
     describe_row: DescribeRow = describe_row,
 ) -> FieldColumn:
     """Return the field that its name derives from a column; values that are derived already stay as they are.
@@ -209,34 +208,31 @@ def derived_column(
     values : the column that it is derived from.
     edges : the edges of the bins of a number; None to choose them from these rows.
     bins : how many to choose.
-    first_row, describe_row : what messages call the rows.
+    describe_row : what messages call the rows.
     """
     found = derivation(name)
     assert found is not None
     source, kind = found
-    where: dict[str, Any] = {"first_row": first_row, "describe_row": describe_row}
     known = CLOCK[kind] if kind in CLOCK else None if edges is None else bin_texts(edges)
     done = _derived_before(name, values, known)
     if done is not None:
         return FieldColumn(name, done.keys, done.values, done.numbers, done.low, edges)
     if kind in CLOCK:
-        codes = _clock_codes(kind, source, values, where)
+        codes = _clock_codes(kind, source, values, describe_row)
         return FieldColumn(name, codes.astype(np.int32), (*CLOCK[kind], None))
-    numbers = number_column(name, values, **where)
+    numbers = number_column(name, values, describe_row)
     edges = chosen_edges(numbers, bins) if edges is None else edges
     codes = np.searchsorted(np.array(edges), numbers, side="right").astype(np.int32)
     codes[np.isnan(numbers)] = len(edges) + 1
     return FieldColumn(name, codes, (*bin_texts(edges), None), edges=edges)
 
 
-def number_column(
-    name: str, values: Any, *, first_row: int = 0, describe_row: DescribeRow = describe_row
-) -> FloatArray:
+def number_column(name: str, values: Any, describe_row: DescribeRow = describe_row) -> FloatArray:
     """Return the column of a derived field of numbers; say what to do if it has something else in it."""
     if hasattr(values, "replace") and str(getattr(values, "dtype", "")) == "String":
         values = values.replace({"": None})  # what some programs write for a missing number
     try:
-        return as_floats(values, source_column(name), first_row, describe_row)
+        return as_floats(values, source_column(name), describe_row)
     except InputError as error:
         advice = f"; if {source_column(name)} has names and not numbers, give it as a field without :{NUMBER}"
         raise InputError(
@@ -267,7 +263,7 @@ def _is_bin(text: str) -> bool:
     return text == "any number" or text.startswith(("< ", ">= ")) or (text[:1] == "[" and text[-1:] == ")")
 
 
-def _clock_codes(kind: str, source: str, values: Any, where: Mapping[str, Any]) -> IntArray:
+def _clock_codes(kind: str, source: str, values: Any, describe_row: DescribeRow | None) -> IntArray:
     """Return the index of each timestamp's value; that of a missing one is the number of values."""
     import polars as pl
 
@@ -283,7 +279,7 @@ def _clock_codes(kind: str, source: str, values: Any, where: Mapping[str, Any]) 
         column = (
             pl.Series(source, array) if plain else _listed(source, array.tolist() if array.dtype.kind == "O" else array)
         )
-    timestamps = timestamps_of(column, **where)
+    timestamps = timestamps_of(column, describe_row=describe_row)
     missing = timestamps.is_null().to_numpy()
     micros = timestamps.cast(pl.Datetime("us")).to_physical().fill_null(0).to_numpy()
     return np.where(missing, len(CLOCK[kind]), clock_index(kind, micros))
@@ -370,7 +366,7 @@ def _clock_text(kind: str, source: str, value: Any) -> str | None:
     elif type(value) in (int, float) and (seconds := counted_seconds(value)) is not None:
         micros = seconds * 1_000_000
     if micros is None:
-        index = int(_clock_codes(kind, source, [value], {})[0])
+        index = int(_clock_codes(kind, source, [value], None)[0])
         return None if index == len(CLOCK[kind]) else CLOCK[kind][index]
     return CLOCK[kind][int(clock_index(kind, micros))]
 

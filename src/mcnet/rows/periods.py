@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,6 @@ from mcnet.rows.fields import canonical_texts
 
 if TYPE_CHECKING:
     import polars as pl
-
-# Periods: timestamps of any kind (dates, counters, strings) cut to hours, days or steps.
 
 MOST_PERIODS = 120
 """The most periods that a plot over time shows: three months are days, not hours."""
@@ -106,9 +105,7 @@ def shown_periods(periods: Sequence[str], *, seconds: float | None = None) -> li
     return [f"{period}T00:00" if hours and _DAY.fullmatch(period) else period for period in periods]
 
 
-def cut_to_periods(
-    column: "pl.Series", every: str, *, first_row: int = 0, describe_row: DescribeRow | None = None
-) -> "pl.Series":
+def cut_to_periods(column: "pl.Series", every: str, *, describe_row: DescribeRow | None = None) -> "pl.Series":
     """Return for each timestamp the string of the period it lies in, by the period's beginning.
 
     A timestamp with a time zone is converted to UTC, one without is taken as it is: to cut days as local clocks show
@@ -119,7 +116,7 @@ def cut_to_periods(
     ----------
     column : the timestamps.
     every : the period, such as "1h".
-    first_row, describe_row : what messages call the rows; without `describe_row` they name the value alone.
+    describe_row : what messages call the rows; without `describe_row` they name the value alone.
 
     >>> import polars as pl
     >>> cut_to_periods(pl.Series(["2024-05-01T13:05:00", "2024-05-01", None]), "6h").to_list()
@@ -133,11 +130,11 @@ def cut_to_periods(
 
     step = parse_every(every)
     if step.unit is None:
-        column = typed_timestamps(column, first_row, describe_row)
+        column = typed_timestamps(column, describe_row)
         if not column.dtype.is_numeric():
             raise InputError(f"{column.name} has timestamps, so a period needs a unit: 15m, 1h, 1d, not {every}")
-        return (_whole_numbers(column, first_row, describe_row) // step.number * step.number).cast(pl.String)
-    column = timestamps_of(column, f"cut it by a number, as in 100, not by {every}", first_row, describe_row)
+        return (_whole_numbers(column, describe_row) // step.number * step.number).cast(pl.String)
+    column = timestamps_of(column, f"cut it by a number, as in 100, not by {every}", describe_row)
     begins = column.cast(pl.Datetime("us")) if column.dtype == pl.Date else column
     return begins.dt.truncate(every).dt.strftime(_WRITTEN[step.unit])
 
@@ -145,7 +142,6 @@ def cut_to_periods(
 def timestamps_of(
     column: "pl.Series",
     advice: str = "give timestamps, days, or seconds since 1970",
-    first_row: int = 0,
     describe_row: DescribeRow | None = None,
 ) -> "pl.Series":
     """Return a column as timestamps or days without a time zone, whole numbers read as `cut_to_periods` says.
@@ -154,12 +150,12 @@ def timestamps_of(
     ----------
     column : the timestamps.
     advice : what to do if they are plain numbers.
-    first_row, describe_row : what messages call the rows.
+    describe_row : what messages call the rows.
     """
-    column = typed_timestamps(column, first_row, describe_row)
+    column = typed_timestamps(column, describe_row)
     if not column.dtype.is_numeric():
         return column
-    numbers = _whole_numbers(column, first_row, describe_row)
+    numbers = _whole_numbers(column, describe_row)
     _refuse_hours_in_digits(numbers)
     timestamps = _counted_timestamps(numbers)
     timestamps = _days_in_digits(numbers) if timestamps is None else timestamps
@@ -194,10 +190,11 @@ def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:
     if ends.dtype.is_numeric():
         timestamps = _counted_timestamps(_whole_numbers(ends))
         if timestamps is None:
-            return _step(float(ends[1]) - float(ends[0]), most)
+            width = float(ends[1]) - float(ends[0])
+            round_steps = (digit * 10**power for power in count() for digit in (1, 2, 5))
+            return str(next(step for step in round_steps if width / step < most))
         ends = timestamps
-    first, last = (_midnight_of(end) for end in ends)
-    seconds = (last - first).total_seconds()
+    seconds = (ends[1] - ends[0]).total_seconds()
     return next((every for every, length in _STEPS.items() if seconds / length < most), _LAST_STEP)
 
 
@@ -214,21 +211,7 @@ def divisor_of_coarser_periods(every: str) -> str:
     return "1d" if every in ("1w", "1mo", _LAST_STEP) else every
 
 
-def _midnight_of(value: date | datetime) -> datetime:
-    return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-
-
-def _step(width: float, most: int) -> str:
-    """Return the smallest of 1, 2, 5, 10, 20 … of which no more than `most` make up a width."""
-    scale = 1
-    while True:
-        for digit in (1, 2, 5):
-            if width / (digit * scale) < most:
-                return str(digit * scale)
-        scale *= 10
-
-
-def _whole_numbers(column: "pl.Series", first_row: int = 0, describe_row: DescribeRow | None = None) -> "pl.Series":
+def _whole_numbers(column: "pl.Series", describe_row: DescribeRow | None = None) -> "pl.Series":
     """Return numbers rounded down, NaN as missing; refuse one that 64 bits cannot hold, such as an infinite one."""
     import polars as pl
 
@@ -237,14 +220,14 @@ def _whole_numbers(column: "pl.Series", first_row: int = 0, describe_row: Descri
     beyond = (whole.is_null() & known.is_not_null()).arg_true()
     if len(beyond):
         raise InputError(
-            f"{column.name} has {column[beyond[0]]}{_in_row(beyond[0], first_row, describe_row)}, which is neither a "
+            f"{column.name} has {column[beyond[0]]}{_in_row(beyond[0], describe_row)}, which is neither a "
             "timestamp nor a number of 64 bits; leave the row out, or leave the value empty"
         )
     return whole
 
 
-def _in_row(row: int, first_row: int, describe_row: DescribeRow | None) -> str:
-    return "" if describe_row is None else f" in {describe_row(first_row + row)}"
+def _in_row(row: int, describe_row: DescribeRow | None) -> str:
+    return "" if describe_row is None else f" in {describe_row(row)}"
 
 
 def _refuse_hours_in_digits(numbers: "pl.Series") -> None:
@@ -293,7 +276,7 @@ def _days_in_digits(numbers: "pl.Series") -> "pl.Series | None":
     return days if days.null_count() == numbers.null_count() else None
 
 
-def typed_timestamps(column: "pl.Series", first_row: int = 0, describe_row: DescribeRow | None = None) -> "pl.Series":
+def typed_timestamps(column: "pl.Series", describe_row: DescribeRow | None = None) -> "pl.Series":
     """Return a column of timestamps or of numbers, from what a file or a sketch may hold of them.
 
     Timestamps have no time zone: those that had one are converted to UTC.
@@ -301,7 +284,7 @@ def typed_timestamps(column: "pl.Series", first_row: int = 0, describe_row: Desc
     Parameters
     ----------
     column : timestamps, days, numbers, or strings of these.
-    first_row, describe_row : what messages call the rows; without `describe_row` they name the value alone.
+    describe_row : what messages call the rows; without `describe_row` they name the value alone.
     """
     import polars as pl
 
@@ -326,7 +309,7 @@ def typed_timestamps(column: "pl.Series", first_row: int = 0, describe_row: Desc
     timestamps = parsed_timestamps(strings)
     unread = (timestamps.is_null() & strings.is_not_null()).arg_true()
     if len(unread):
-        row = _in_row(unread[0], first_row, describe_row)
+        row = _in_row(unread[0], describe_row)
         raise InputError(
             f"{column.name} has {strings[unread[0]]!r}{row}, which is not a timestamp such as 2024-05-01T13:00 or, "
             "with a time zone, 2024-05-01T13:00+02:00"
@@ -376,58 +359,47 @@ class AutomaticPeriod:
         """Return the text of the period of each timestamp, or the column itself while its values are few."""
         distinct = column.drop_nulls().unique(maintain_order=True)
         if self.every is None:
-            strings = canonical_texts(distinct)
-            self._remember(strings, distinct)
-            if len(self._moments) <= MOST_PERIODS:
+            known = self._remember(canonical_texts(distinct), distinct)
+            if len(known) <= MOST_PERIODS:
                 return column
-            distinct = self._moments.rename(column.name)
-        self._widen(distinct)
+            distinct = known.rename(column.name)
+        try:
+            typed = typed_timestamps(distinct)
+            ends = [end for end in (self._low, self._high, typed.min(), typed.max()) if end is not None]
+            if ends:
+                self._low, self._high = min(ends), max(ends)
+                self.every = fitting_period(self._low, self._high)
+        except InputError as error:
+            number = 0 if self._seen is None else len(self._seen)
+            most = f"{column.name} has {number:,} values or more, and {MOST_PERIODS} can be shown"
+            raise InputError(f"{most}; {error}") from None
         assert self.every is not None
         cut = cut_to_periods(column, divisor_of_coarser_periods(self.every))
-        known = cut.is_not_null()
-        self._remember(cut.filter(known), column.filter(known))
+        there = cut.is_not_null()
+        self._remember(cut.filter(there), column.filter(there))
         return cut
 
     def final_texts(self) -> dict[str | None, str | None] | None:
         """Return the period of each text that `cut` returned; None if the values stay as they are."""
         if self.every is None or self._seen is None:
             return None
-        periods = cut_to_periods(self._moments, self.every)
+        periods = cut_to_periods(self._seen["timestamp"], self.every)
         return dict(zip(self._seen["text"].to_list(), periods.to_list(), strict=True))
 
-    @property
-    def _moments(self) -> "pl.Series":
-        assert self._seen is not None
-        return self._seen["timestamp"]
-
-    def _remember(self, texts: "pl.Series", timestamps: "pl.Series") -> None:
-        """Keep one timestamp per text."""
+    def _remember(self, texts: "pl.Series", timestamps: "pl.Series") -> "pl.Series":
+        """Keep one timestamp per text, and return those that are kept."""
         import polars as pl
 
         new = pl.DataFrame({"text": texts, "timestamp": timestamps})
         both = new if self._seen is None else pl.concat([self._seen, new])
         self._seen = both.unique("text", keep="first", maintain_order=True)
-
-    def _widen(self, timestamps: "pl.Series") -> None:
-        """Choose the period that fits the span of these timestamps and those before."""
-        try:
-            typed = typed_timestamps(timestamps)
-            ends = [end for end in (self._low, self._high, typed.min(), typed.max()) if end is not None]
-            if not ends:
-                return
-            self._low, self._high = min(ends), max(ends)
-            self.every = fitting_period(self._low, self._high)
-        except InputError as error:
-            number = len(self._moments)
-            raise InputError(
-                f"{timestamps.name} has {number:,} values or more, and {MOST_PERIODS} can be shown; {error}"
-            ) from None
+        return self._seen["timestamp"]
 
 
 # Periods as users name them (timestamps, dates, whole numbers, labels) in one canonical, sortable form.
 
 _CANONICAL_TIMESTAMP = re.compile(TIMESTAMP)
-_BEGINS_AS_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]")
+_BEGINS_AS_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)")
 _MONTH_SECONDS = duration_seconds("1y") / 12
 _SHORTEST_MONTH = duration_seconds("28d")
@@ -460,7 +432,7 @@ def period_text(period: Any) -> str:
         )
     match = _CANONICAL_TIMESTAMP.fullmatch(period)
     if match is None:
-        if _BEGINS_AS_MOMENT.match(period):
+        if _BEGINS_AS_TIMESTAMP.match(period):
             raise InputError(f"the period {period!r} is not a timestamp; write it as 2026-11-16T13:00")
         return str(int(period)) if _NUMBER.fullmatch(period) else period
     month, day, hour, minute, second, sign, hours, minutes = match.groups()
@@ -490,22 +462,24 @@ def _kind(text: str) -> str:
     return "timestamps" if _CANONICAL_TIMESTAMP.fullmatch(text) else "labels"
 
 
-def is_moment(text: str) -> bool:
+def is_timestamp(text: str) -> bool:
     """Tell whether a canonical period is a timestamp, not a number or a label."""
     return _kind(text) == "timestamps"
-
-
-def _position(text: str, kind: str) -> float:
-    """Return where a period lies on a line: its number, or its seconds since 1970."""
-    if kind == "whole numbers":
-        return float(text)
-    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
 def period_position(text: str) -> float | None:
     """Return where a canonical period lies on a line (its number, or its seconds since 1970); None for a label."""
     kind = _kind(text)
-    return None if kind == "labels" else _position(text, kind)
+    if kind == "labels":
+        return None
+    return float(text) if kind == "whole numbers" else datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def _positions(texts: Sequence[str]) -> FloatArray | None:
+    """Return where sorted periods lie on a line; None for labels, and where there are none."""
+    if not texts or _kind(texts[0]) == "labels":
+        return None
+    return np.array([period_position(text) for text in texts], dtype=np.float64)
 
 
 def sorted_periods(texts: Sequence[str]) -> list[str]:
@@ -535,17 +509,16 @@ def elapsed_periods(texts: Sequence[str], now: str | None = None) -> FloatArray:
     >>> elapsed_periods(["mon", "tue"]).tolist()
     [1.0, 0.0]
     """
-    kind = _kind(texts[0]) if texts else "labels"
-    if kind == "labels":
-        positions = np.arange(len(texts), dtype=np.float64)
-        return (len(texts) - 1 if now is None else float(np.searchsorted(list(texts), now))) - positions
-    positions = np.array([_position(string, kind) for string in texts])
-    end = positions[-1] if now is None else _position(now, kind)
-    return np.asarray((end - positions) / _most_frequent_step(positions))
+    positions = _positions(texts)
+    if positions is None:
+        end = len(texts) - 1 if now is None else float(np.searchsorted(list(texts), now))
+        return end - np.arange(len(texts), dtype=np.float64)
+    last = None if now is None else period_position(now)
+    return np.asarray(((positions[-1] if last is None else last) - positions) / _most_frequent_step(positions))
 
 
-def _most_frequent_step(places: FloatArray) -> float:
-    steps, numbers = np.unique(np.diff(places), return_counts=True)
+def _most_frequent_step(positions: FloatArray) -> float:
+    steps, numbers = np.unique(np.diff(positions), return_counts=True)
     return float(steps[np.argmax(numbers)]) if len(steps) else 1.0  # the shortest of equally frequent ones
 
 
@@ -555,9 +528,8 @@ def period_seconds(texts: Sequence[str]) -> float | None:
     >>> period_seconds(["2026-11-01", "2026-11-02", "2026-11-05", "2026-11-06"])
     86400.0
     """
-    if not texts or _kind(texts[0]) != "timestamps":
-        return None
-    return _most_frequent_step(np.array([_position(string, "timestamps") for string in texts]))
+    positions = _positions(texts)
+    return None if positions is None or not is_timestamp(texts[0]) else _most_frequent_step(positions)
 
 
 def period_length(texts: Sequence[str], every: str | None = None) -> float | None:
@@ -569,17 +541,17 @@ def period_length(texts: Sequence[str], every: str | None = None) -> float | Non
     >>> period_length(["2026-11-16T13:00"]), period_length(["1", "2", "3"]), period_length(["mon", "tue"])
     (3600.0, 1.0, None)
     """
-    kind = _kind(texts[0]) if texts else "labels"
-    if kind == "labels":
+    positions = _positions(texts)
+    if positions is None:
         return None
-    positions = np.array([_position(string, kind) for string in texts])
+    timestamps = is_timestamp(texts[0])
     if every is not None:
         step = parse_every(every)
-        if (step.unit is None) == (kind == "whole numbers"):
+        if (step.unit is not None) == timestamps:
             return float(step.number) if step.unit is None else duration_seconds(every)
-    if len(texts) > 2 or (len(texts) == 2 and kind == "timestamps"):
+    if len(texts) > 2 or (len(texts) == 2 and timestamps):
         return _most_frequent_step(positions)
-    if kind == "whole numbers":
+    if not timestamps:
         return None
     return next(float(unit) for unit in (86_400, 3_600, 60, 1) if positions[0] % unit == 0)
 

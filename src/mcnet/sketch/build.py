@@ -143,6 +143,10 @@ class Origin:
     where: str | None = None
     digests: tuple[str, ...] | None = None
 
+    def in_batch(self, first_row: int) -> DescribeRow:
+        """Return what names a row of a batch, given its index there."""
+        return lambda row: self.describe_row(first_row + row)
+
 
 @dataclass
 class LargestWeight:
@@ -205,7 +209,7 @@ def sketch_parts(
         if len(batch) == 0:
             continue
         try:
-            missing = _add(accumulator, batch, spec, origin.describe_row, largest_weight)
+            missing = _add(accumulator, batch, spec, origin.in_batch(batch.first_row), largest_weight)
         except InputError as error:
             raise _with_advice(error) from None
         if missing:
@@ -255,12 +259,11 @@ def _add(
         kept = _complete_rows(batch, spec, describe_row)
         dropped = len(batch) - len(kept)
     if dropped:
-        given, batch = batch, batch.take(kept)
+        batch = batch.take(kept)
         folds = None if folds is None else folds[kept]
-        describe_row = _describe_kept(describe_row, given.first_row, kept)
         if len(batch) == 0:
             return dropped
-    where: dict[str, Any] = {"first_row": batch.first_row, "describe_row": describe_row}
+    where: dict[str, Any] = {"describe_row": (lambda row: describe_row(int(kept[row]))) if dropped else describe_row}
     score, label = spec.name_of("score"), spec.name_of("label")
     weights: FloatArray | None = None
     if batch.weight is None and spec.score_type == "probability" and spec.negatives_kept == 1.0:
@@ -314,7 +317,7 @@ def _finish_propensity(accumulator: Accumulator, cells: Cells) -> None:
 
 def _complete_rows(batch: Batch, spec: RowSpec, describe_row: DescribeRow) -> IntArray:
     """Return the indices of the rows that have a score, a label and a weight."""
-    where: dict[str, Any] = {"first_row": batch.first_row, "describe_row": describe_row}
+    where: dict[str, Any] = {"describe_row": describe_row}
     score = as_floats(batch.score, spec.name_of("score"), **where)
     complete = np.isfinite(score) if spec.score_type == "probability" else ~np.isnan(score)
     complete &= np.isfinite(label_floats(batch.label, spec.name_of("label"), **where))
@@ -326,11 +329,6 @@ def _complete_rows(batch: Batch, spec: RowSpec, describe_row: DescribeRow) -> In
             known |= label_floats(batch.label, spec.name_of("label"), **where) <= 0.0
         complete &= known
     return np.flatnonzero(complete)
-
-
-def _describe_kept(describe: DescribeRow, first_row: int, kept: IntArray) -> DescribeRow:
-    """Return a function that names a row by its number before rows were dropped."""
-    return lambda row: describe(first_row + int(kept[row - first_row]))
 
 
 # Sketch columns in memory, some rows at a time.

@@ -21,15 +21,13 @@ def assign_folds(first_row: int, rows: int, folds: int) -> NDArray[np.int16]:
     return (row_hashes(first_row, rows) % np.uint64(folds)).astype(np.int16)
 
 
-def folds_column(
-    values: Any, *, name: str = "folds", first_row: int = 0, describe_row: DescribeRow = describe_row
-) -> NDArray[np.int16]:
+def folds_column(values: Any, *, name: str = "folds", describe_row: DescribeRow = describe_row) -> NDArray[np.int16]:
     """Return a column of fold numbers, each a whole number from 0 to MOST_FOLDS - 1."""
-    numbers = as_floats(values, name, first_row, describe_row)
+    numbers = as_floats(values, name, describe_row)
     bad = ~((numbers >= 0) & (numbers < MOST_FOLDS) & (numbers == np.floor(numbers)))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        where = describe_row(first_row + row)
+        where = describe_row(row)
         problem = f"{name} is {numbers[row]:g} in {where}; fold numbers are whole, from 0 to {MOST_FOLDS - 1}"
         raise InputError(problem, column=name, row=where.row, file=where.file, found=float(numbers[row]))
     return numbers.astype(np.int16)

@@ -275,7 +275,7 @@ def _batches(
         if short_rows is not None:
             short_rows.check(table[name] for name in columns)
         score, label, weight, folds = _number_columns(table, spec)
-        fields = _field_columns(table, spec, first_row, origin.describe_row)
+        fields = _field_columns(table, spec, origin.in_batch(first_row))
         yield Batch(first_row, score, label, weight, folds, fields, _more_columns(table, spec))
         first_row += len(table)
 
@@ -306,17 +306,14 @@ def _more_columns(table: Any, spec: RowSpec) -> dict[str, Any]:
     return {role: table[name] for role, name in spec.columns.items() if role in MORE_COLUMNS}
 
 
-def _field_columns(
-    table: Any, spec: RowSpec, first_row: int = 0, describe_row: DescribeRow = describe_row
-) -> list[FieldColumn]:
+def _field_columns(table: Any, spec: RowSpec, describe_row: DescribeRow = describe_row) -> list[FieldColumn]:
     """Return the fields of a table, timestamps cut to their periods."""
     if not spec.fields:
         return []
-    where: dict[str, Any] = {"first_row": first_row, "describe_row": describe_row}
     values = {name: table[source_column(name)] for name in spec.fields}
     for name in spec.fields:
         if derivation(name) is not None:
-            values[name] = derived_column(name, values[name], spec.edges.get(name), **where)
+            values[name] = derived_column(name, values[name], spec.edges.get(name), describe_row=describe_row)
     if spec.every:
         import polars as pl
 
@@ -325,7 +322,7 @@ def _field_columns(
             if isinstance(every, AutomaticPeriod):
                 values[name] = every.cut(column)
             else:
-                values[name] = cut_to_periods(column, every, **where)
+                values[name] = cut_to_periods(column, every, describe_row=describe_row)
     return field_columns(values)
 
 
@@ -348,12 +345,12 @@ def _with_edges(spec: RowSpec, read: Callable[[list[str]], Iterable[Any]]) -> Ro
     known = {name: edges for name, edges in {**options.edges, **spec.edges}.items() if name in wanted}
     samples = {name: EdgeSample() for name in wanted if name not in known}
     if samples:
-        bins, first_row = options.bins or DEFAULT_BINS, 0
+        origin, first_row = Origin(), 0
         for table in read(list(dict.fromkeys(map(source_column, samples)))):
             for name, sample in samples.items():
-                sample.add(number_column(name, table[source_column(name)], first_row=first_row))
+                sample.add(number_column(name, table[source_column(name)], origin.in_batch(first_row)))
             first_row += len(table)
-        known |= {name: sample.edges(bins) for name, sample in samples.items()}
+        known |= {name: sample.edges(options.bins or DEFAULT_BINS) for name, sample in samples.items()}
         for name, edges in known.items():
             if not edges:
                 warn(f"{source_column(name)} has one number or none: the field {name!r} tells rows apart no further")

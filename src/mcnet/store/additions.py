@@ -20,7 +20,7 @@ from sqlalchemy.engine import Connection
 from mcnet.errors import Advice, InputError, McnetError
 from mcnet.rows.derived import refuse_other_edges
 from mcnet.rows.fields import Edges
-from mcnet.rows.periods import is_moment, period_position, period_text, sorted_periods
+from mcnet.rows.periods import is_timestamp, period_position, period_text, sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
 from mcnet.sketch.views import in_field_order
@@ -445,7 +445,7 @@ def _take(
 def _check_period(head: "Head", period: str, every: str | None, is_allowed: bool) -> None:
     """Refuse the period of feedback if it is implausible, or too old to tell whether the rows came before."""
     begin = period_position(period)
-    if begin is not None and is_moment(period):
+    if begin is not None and is_timestamp(period):
         days = (datetime.now(UTC).timestamp() - begin) / 86_400.0
         why = ""
         if days > head.key_days:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
-from mcnet.rows.periods import cut_to_periods, is_moment, period_position, period_text, periods_between, sorted_periods
+from mcnet.rows.periods import (
+    cut_to_periods,
+    is_timestamp,
+    period_position,
+    period_text,
+    periods_between,
+    sorted_periods,
+)
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
 from mcnet.store.additions import FEEDBACK, chunks, entry_row, summarise
@@ -85,7 +92,7 @@ def forget_keys(journal: "Journal", now: datetime | None) -> None:
         limit = (now or datetime.now(UTC)) - timedelta(days=head.key_days + 1.0)
         own = (keys.c.head == head.id) & keys.c.source.startswith(FEEDBACK)
         known = connection.scalars(sa.select(keys.c.period).where(own).distinct())
-        old = [text for text in known if is_moment(text) and (period_position(text) or 0.0) < limit.timestamp()]
+        old = [text for text in known if is_timestamp(text) and (period_position(text) or 0.0) < limit.timestamp()]
         for some in chunks(old):
             connection.execute(keys.delete().where(own, keys.c.period.in_(some)))
         if old:  # a longer key_days does not bring them back

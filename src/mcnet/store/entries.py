@@ -24,7 +24,7 @@ from mcnet.rows.logs import ChangedFileError
 from mcnet.rows.periods import (
     duration_seconds,
     elapsed_periods,
-    is_moment,
+    is_timestamp,
     parse_every,
     period_length,
     period_position,
@@ -295,7 +295,7 @@ def check_periods(fresh: Sequence[str], there: Sequence[str], every: str | None)
     if length is None:
         return
     new = [(position, text) for text in set(fresh) if (position := period_position(text)) is not None]
-    if is_moment(new[0][1]):
+    if is_timestamp(new[0][1]):
         now = datetime.now(UTC).timestamp()
         latest, text = max(new)
         if latest > now + _MOST_PERIODS_AWAY * length:
@@ -305,7 +305,7 @@ def check_periods(fresh: Sequence[str], there: Sequence[str], every: str | None)
     if known:
         first, name = min((period_position(text) or 0.0, text) for text in known)
     else:
-        gap = max(gap, _LEAST_GAP_AT_FIRST) if is_moment(new[0][1]) else gap
+        gap = max(gap, _LEAST_GAP_AT_FIRST) if is_timestamp(new[0][1]) else gap
         first, name = max(new)
     for position, text in sorted(new, reverse=True):
         if position < first - gap:
@@ -332,7 +332,7 @@ def check_first_period(period: str, every: str | None) -> None:
     ImplausibleError : the period lies more than 400 periods before now.
     """
     length, position = period_length([period], every), period_position(period)
-    if length is None or position is None or not is_moment(period):
+    if length is None or position is None or not is_timestamp(period):
         return
     number = round((datetime.now(UTC).timestamp() - position) / length)
     if number > _MOST_PERIODS_AWAY:

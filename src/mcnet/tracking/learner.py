@@ -17,7 +17,7 @@ from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.columns import check_total_weight
 from mcnet.rows.contexts import MOST_COMPILED_COMBINATIONS, Contexts
-from mcnet.rows.periods import is_moment, period_position, period_text, shown_periods, sorted_periods
+from mcnet.rows.periods import is_timestamp, period_position, period_text, shown_periods, sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import in_field_order
 from mcnet.tracking.forecast import (
@@ -109,7 +109,7 @@ class Clock:
     @property
     def period_seconds(self) -> float | None:
         """The length of a period in seconds; None if periods are no moments, or too few to tell."""
-        return self._length() if self.steps and self.last is not None and is_moment(self.last) else None
+        return self._length() if self.steps and self.last is not None and is_timestamp(self.last) else None
 
     def described(self) -> str:
         """Return how many periods there were and which was the last, in words."""
