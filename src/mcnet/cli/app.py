@@ -81,38 +81,34 @@ def mcnet(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     head: Annotated[
-        str | None,
-        typer.Option("--head", metavar="NAME", help="The head of a store; the only or the default one if not given."),
+        str | None, options.option("--head", "NAME", "The head of a store; the only or the default one if not given.")
     ] = None,
     config: Annotated[
-        str | None,
-        typer.Option("--config", metavar="FILE", help="Read settings from this file, not from ./mcnet.toml."),
+        str | None, options.option("--config", "FILE", "Read settings from this file, not from ./mcnet.toml.")
     ] = None,
     no_config: Annotated[bool, typer.Option("--no-config", help="Do not read ./mcnet.toml.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     where: Annotated[
-        str | None,
-        typer.Option("--where", metavar="CONDITION", help='Read only these rows of logs: SQL, as in "day = 3".'),
+        str | None, options.option("--where", "CONDITION", 'Read only these rows of logs: SQL, as in "day = 3".')
     ] = None,
     drop_missing: Annotated[
         bool,
         typer.Option("--drop-missing", help="Leave out rows without a score, label or weight, and print how many."),
     ] = False,
     separator: Annotated[
-        str | None,
-        typer.Option("--separator", metavar="CHARACTER", help="The character between the columns of CSV logs."),
+        str | None, options.option("--separator", "CHARACTER", "The character between the columns of CSV logs.")
     ] = None,
     bins: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             "--bins",
-            metavar="N|FILE",
-            help="Cut numbers (--field 'age:number') into N bins (16), or as a sketch, model or store is cut.",
+            "N|FILE",
+            "Cut numbers (--field 'age:number') into N bins (16), or as a sketch, model or store is cut.",
         ),
     ] = None,
     storage_option: Annotated[
         list[str] | None,
-        typer.Option("--storage-option", metavar="NAME=VALUE", help="A setting of an object store; may be repeated."),
+        options.option("--storage-option", "NAME=VALUE", "A setting of an object store; may be repeated."),
     ] = None,
 ) -> None:
     """Turn ranking scores into true probabilities by one rising curve per context, such as a country.

@@ -101,24 +101,20 @@ def apply(
     # Not called `field`: what the configuration file says of fields is about logs to fit, and the model knows its own.
     field_columns: Annotated[
         list[str] | None,
-        typer.Option(
+        options.option(
             "--field",
-            metavar="COLUMN",
-            help="The column of the model's field, if it has another name here; for several, in the model's order.",
+            "COLUMN",
+            "The column of the model's field, if it has another name here; for several, in the model's order.",
         ),
     ] = None,
-    column: Annotated[
-        str, typer.Option("--column", metavar="NAME", help="The name of the column to add.")
-    ] = "calibrated",
+    column: Annotated[str, options.option("--column", "NAME", "The name of the column to add.")] = "calibrated",
     replace: Annotated[bool, typer.Option("--replace", help="Replace the column if the log has it already.")] = False,
     logits: options.LogitsOfModel = None,
     interval: options.Interval = None,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fail-if",
-            metavar="THRESHOLD",
-            help="Exit with 1 if this holds: 'unseen>0.05', 'missing>0'; may be repeated.",
+        options.option(
+            "--fail-if", "THRESHOLD", "Exit with 1 if this holds: 'unseen>0.05', 'missing>0'; may be repeated."
         ),
     ] = None,
     force: options.Force = False,
@@ -264,10 +260,8 @@ _DEMO_HOURS = 48
 
 
 def demo(
-    rows: Annotated[
-        int, typer.Option("--rows", min=1000, metavar="N", help="Rows to fit on, and as many to judge on.")
-    ] = 300_000,
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the simulation.")] = 0,
+    rows: Annotated[int, options.option("--rows", "N", "Rows to fit on, and as many to judge on.", min=1000)] = 300_000,
+    seed: Annotated[int, options.option("--seed", "N", "Seed of the simulation.", min=0)] = 0,
     output: Annotated[
         str | None,
         typer.Option(

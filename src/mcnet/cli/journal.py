@@ -197,11 +197,10 @@ def verify(store: options.StoreAddress, json: options.Json = False, quiet: optio
 def compact(
     store: options.StoreAddress,
     before: Annotated[
-        str | None,
-        typer.Option("--before", metavar="P", help="Compact periods earlier than this; all but the last if not given."),
+        str | None, options.option("--before", "P", "Compact periods earlier than this; all but the last if not given.")
     ] = None,
     every: Annotated[
-        str | None, typer.Option("--every", metavar="PERIOD", help="Merge periods into longer ones, too, as 1d.")
+        str | None, options.option("--every", "PERIOD", "Merge periods into longer ones, too, as 1d.")
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -254,7 +253,7 @@ def remove(
     store: options.StoreAddress,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The source, as in the list.", show_default=False)],
     period: Annotated[
-        str | None, typer.Option("--period", metavar="P", help="Remove this period alone; all of them if not given.")
+        str | None, options.option("--period", "P", "Remove this period alone; all of them if not given.")
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -286,34 +285,29 @@ def backtest(
     label: options.Label = None,
     field: options.Fields = None,
     weight: options.Weight = None,
-    time: Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column of time.")] = None,
+    time: Annotated[str | None, options.option("--time", "COLUMN", "The column of time.")] = None,
     every: Annotated[
         str | None,
-        typer.Option(
-            "--every",
-            metavar="PERIOD",
-            help="The length of a period: 15m, 1h, 1d, 1w, or a number for a column that counts.",
+        options.option(
+            "--every", "PERIOD", "The length of a period: 15m, 1h, 1d, 1w, or a number for a column that counts."
         ),
     ] = None,
     delay: Annotated[
-        str,
-        typer.Option("--delay", metavar="TIME", help="How late labels are known: 2d, or a number of periods."),
+        str, options.option("--delay", "TIME", "How late labels are known: 2d, or a number of periods.")
     ] = "0",
     method: Annotated[
         list[str] | None,
-        typer.Option(
+        options.option(
             "--method",
-            metavar="NAME",
-            help="Compare this method; may be repeated. If not given, mcnet-bayes and Platt scaling.",
+            "NAME",
+            "Compare this method; may be repeated. If not given, mcnet-bayes and Platt scaling.",
             autocompletion=options.complete_methods,
         ),
     ] = None,
     memory: Annotated[
         list[str] | None,
-        typer.Option(
-            "--memory",
-            metavar="MEMORY",
-            help="A half-life in periods (4), window:7, everything, or once; may be repeated.",
+        options.option(
+            "--memory", "MEMORY", "A half-life in periods (4), window:7, everything, or once; may be repeated."
         ),
     ] = None,
     tracker_only: Annotated[
@@ -321,15 +315,12 @@ def backtest(
     ] = False,
     look: options.Look = True,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="PERIOD", help="Judge from this period on; learn from all.")
+        str | None, options.option("--since", "PERIOD", "Judge from this period on; learn from all.")
     ] = None,
     folder: Annotated[
-        str | None,
-        typer.Option("--folder", metavar="FOLDER", help="Write results here as they come; run again to continue."),
+        str | None, options.option("--folder", "FOLDER", "Write results here as they come; run again to continue.")
     ] = None,
-    report: Annotated[
-        str | None, typer.Option("--report", metavar="FILE", help="Write a page to look at (.html).")
-    ] = None,
+    report: Annotated[str | None, options.option("--report", "FILE", "Write a page to look at (.html).")] = None,
     output: Annotated[
         str | None,
         typer.Option(

@@ -107,52 +107,41 @@ def monitor(
         str, typer.Argument(metavar="STORE", help="A store; mcnet journal add makes it.", show_default=False)
     ],
     model: Annotated[
-        str | None, typer.Option("--model", metavar="FILE", help="The model that served; the scores if not given.")
+        str | None, options.option("--model", "FILE", "The model that served; the scores if not given.")
     ] = None,
     alpha: Annotated[
-        float | None,
-        typer.Option("--alpha", metavar="SHARE", help="The chance of ever raising a false alarm; 0.01 if not given."),
+        float | None, options.option("--alpha", "SHARE", "The chance of ever raising a false alarm; 0.01 if not given.")
     ] = None,
     since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="P", help="Watch from this period on; earlier ones are the reference."),
+        str | None, options.option("--since", "P", "Watch from this period on; earlier ones are the reference.")
     ] = None,
     reference_until: Annotated[
-        str | None,
-        typer.Option("--reference-until", metavar="P", help="The last period of the reference; watch later ones."),
+        str | None, options.option("--reference-until", "P", "The last period of the reference; watch later ones.")
     ] = None,
     until: options.Until = None,
     value: Annotated[
         float | None,
-        typer.Option(
+        options.option(
             "--value",
-            metavar="N",
-            help="What a positive is worth; not needed if the rows were added with --value. Adds figures in money.",
+            "N",
+            "What a positive is worth; not needed if the rows were added with --value. Adds figures in money.",
         ),
     ] = None,
     actions_table: Annotated[
-        str | None,
-        typer.Option("--actions-table", metavar="FILE", help="Write the field values to act on (.csv, .parquet)."),
+        str | None, options.option("--actions-table", "FILE", "Write the field values to act on (.csv, .parquet).")
     ] = None,
     period_effects: Annotated[
         str | None,
-        typer.Option(
-            "--period-effects",
-            metavar="SIZE",
-            help="learn (if not given), or the largest size in logits; 0 for none.",
-        ),
+        options.option("--period-effects", "SIZE", "learn (if not given), or the largest size in logits; 0 for none."),
     ] = None,
     state: Annotated[
-        str | None,
-        typer.Option("--state", metavar="FILE", help="Continue from this file, if it is there, and write it."),
+        str | None, options.option("--state", "FILE", "Continue from this file, if it is there, and write it.")
     ] = None,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fail-if", metavar="WHAT", help="Exit with 1 if there is an alarm: alarm (any), level, slope or value."
-        ),
+        options.option("--fail-if", "WHAT", "Exit with 1 if there is an alarm: alarm (any), level, slope or value."),
     ] = None,
-    report: Annotated[str | None, typer.Option("--report", metavar="FILE", help="Write a page to look at.")] = None,
+    report: Annotated[str | None, options.option("--report", "FILE", "Write a page to look at.")] = None,
     force: options.Force = False,
     webhook: options.WebhookAddress = None,
     webhook_secret_file: options.WebhookSecretFile = None,

@@ -320,6 +320,11 @@ def _write_parameters(parameters: Iterable[Any], ctx: Any, formatter: Any) -> No
                 formatter.write_dl(records)
 
 
+def option(name: str, metavar: str, text: str, **settings: Any) -> Any:
+    """Return an option that takes a value: its name, what stands for the value in help, and what help says of it."""
+    return typer.Option(name, metavar=metavar, help=text, **settings)
+
+
 READS_LOGS = (
     "\b\nOptions for reading logs: --where, --drop-missing, --separator, --storage-option, --bins.\n"
     "Options of every command: --head, --config, --no-config, --debug. See mcnet --help."
@@ -366,74 +371,57 @@ StoreAddress = Annotated[
     typer.Argument(metavar="STORE", help="A file such as ads.db, or postgresql://user@host/ads.", show_default=False),
 ]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)]
-Score = Annotated[str | None, typer.Option("--score", metavar="COLUMN", help="The column of scores.")]
-Label = Annotated[
-    str | None, typer.Option("--label", metavar="COLUMN", help="The column of labels: 0/1, or fractions with a weight.")
-]
-Fields = Annotated[
-    list[str] | None, typer.Option("--field", metavar="COLUMN", help="A field, such as country; may be repeated.")
-]
-Weight = Annotated[str | None, typer.Option("--weight", metavar="COLUMN", help="The column of weights.")]
+Score = Annotated[str | None, option("--score", "COLUMN", "The column of scores.")]
+Label = Annotated[str | None, option("--label", "COLUMN", "The column of labels: 0/1, or fractions with a weight.")]
+Fields = Annotated[list[str] | None, option("--field", "COLUMN", "A field, such as country; may be repeated.")]
+Weight = Annotated[str | None, option("--weight", "COLUMN", "The column of weights.")]
 Value = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--value",
-        metavar="COLUMN",
-        help="What a positive is worth: a column that every row has, or a number. Adds figures in money.",
+        "COLUMN",
+        "What a positive is worth: a column that every row has, or a number. Adds figures in money.",
     ),
 ]
 ValuePerPositive = Annotated[
-    str | None,
-    typer.Option("--value-per-positive", metavar="COLUMN", help="The same, for a column that only positives have."),
+    str | None, option("--value-per-positive", "COLUMN", "The same, for a column that only positives have.")
 ]
 Propensity = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--propensity",
-        metavar="COLUMN",
-        help="The probability that the row was logged, such as that of winning: rows are weighted by its inverse.",
+        "COLUMN",
+        "The probability that the row was logged, such as that of winning: rows are weighted by its inverse.",
     ),
 ]
-Time = Annotated[
-    str | None,
-    typer.Option("--time", metavar="COLUMN", help="The column of timestamps: learn from how periods differ."),
-]
+Time = Annotated[str | None, option("--time", "COLUMN", "The column of timestamps: learn from how periods differ.")]
 Every = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--every",
-        metavar="PERIOD",
-        help="Cut --time to periods: 15m, 1h, 1d (the default), 1w, 1mo, or a number for a column that counts.",
-        show_default=False,
+        "PERIOD",
+        "Cut --time to periods: 15m, 1h, 1d (the default), 1w, 1mo, or a number for a column that counts.",
     ),
 ]
-Moments = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="The column of timestamps.")]
-PeriodLength = Annotated[
-    str | None, typer.Option("--every", metavar="PERIOD", help="The length of a period: 15m, 1h, 1d, 1w.")
-]
+Moments = Annotated[str | None, option("--time", "COLUMN", "The column of timestamps.")]
+PeriodLength = Annotated[str | None, option("--every", "PERIOD", "The length of a period: 15m, 1h, 1d, 1w.")]
 OnePeriod = Annotated[
-    str | None,
-    typer.Option("--period", metavar="P", help="The period of all rows; for sketches, and logs without a time."),
+    str | None, option("--period", "P", "The period of all rows; for sketches, and logs without a time.")
 ]
-Source = Annotated[
-    str | None, typer.Option("--source", metavar="NAME", help="The name of the source; by default its path.")
-]
+Source = Annotated[str | None, option("--source", "NAME", "The name of the source; by default its path.")]
 Age = Annotated[
     float | None,
-    typer.Option(
-        "--age", min=0.0, metavar="N", help="For positives that arrive late: they were counted N periods after the end."
-    ),
+    option("--age", "N", "For positives that arrive late: they were counted N periods after the end.", min=0.0),
 ]
 Counted = Annotated[
-    str | None,
-    typer.Option("--counted", metavar="TIMESTAMP", help="For positives that arrive late: when they were counted."),
+    str | None, option("--counted", "TIMESTAMP", "For positives that arrive late: when they were counted.")
 ]
 Allow = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--allow",
-        metavar="NAME",
-        help="Add what looks like a mistake: weight (far above all before), period (far before the first); repeatable.",
+        "NAME",
+        "Add what looks like a mistake: weight (far above all before), period (far before the first); repeatable.",
     ),
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace earlier rows of the same source and period.")]
@@ -454,68 +442,39 @@ LogitsOfModel = Annotated[
     ),
 ]
 NegativesKept = Annotated[
-    float,
-    typer.Option("--negatives-kept", metavar="SHARE", help="The share of negatives that survived down-sampling."),
+    float, option("--negatives-kept", "SHARE", "The share of negatives that survived down-sampling.")
 ]
 Interval = Annotated[
-    float | None,
-    typer.Option(
-        "--interval", metavar="LEVEL", help="Add the bounds of the credible interval of this level, such as 0.9."
-    ),
+    float | None, option("--interval", "LEVEL", "Add the bounds of the credible interval of this level, such as 0.9.")
 ]
-Folds = Annotated[int, typer.Option("--folds", metavar="N", help="Split the rows into this many folds.")]
-Parameters = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the method; may be repeated."),
-]
+Folds = Annotated[int, option("--folds", "N", "Split the rows into this many folds.")]
+Parameters = Annotated[list[str] | None, option("--set", "NAME=VALUE", "A parameter of the method; may be repeated.")]
 Method = Annotated[
-    str,
-    typer.Option(
-        "--method", metavar="NAME", help="The method; mcnet methods lists them.", autocompletion=complete_methods
-    ),
+    str, option("--method", "NAME", "The method; mcnet methods lists them.", autocompletion=complete_methods)
 ]
 Methods = Annotated[
     list[str] | None,
-    typer.Option(
-        "--method",
-        metavar="NAME",
-        help="Compare this method; may be repeated. Default: all.",
-        autocompletion=complete_methods,
-    ),
+    option("--method", "NAME", "Compare this method; may be repeated. Default: all.", autocompletion=complete_methods),
 ]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.", show_default=False)]
-Since = Annotated[
-    str | None, typer.Option("--since", metavar="P", help="Of a journal: the first period to read.", show_default=False)
-]
-Until = Annotated[
-    str | None, typer.Option("--until", metavar="P", help="Of a journal: the last period to read.", show_default=False)
-]
+Since = Annotated[str | None, option("--since", "P", "Of a journal: the first period to read.")]
+Until = Annotated[str | None, option("--until", "P", "Of a journal: the last period to read.")]
 HalfLife = Annotated[
-    float | None,
-    typer.Option(
-        "--half-life", metavar="N", help="Of a journal: the weight of rows halves every N periods.", show_default=False
-    ),
+    float | None, option("--half-life", "N", "Of a journal: the weight of rows halves every N periods.")
 ]
 Exclude = Annotated[
-    list[str] | None,
-    typer.Option("--exclude", metavar="COLUMN", help="A column to leave out, such as an id; may be repeated."),
+    list[str] | None, option("--exclude", "COLUMN", "A column to leave out, such as an id; may be repeated.")
 ]
 AutoFields = Annotated[
-    str | None,
-    typer.Option(
-        "--fields",
-        metavar="auto",
-        help="auto instead of --field: the columns that mcnet fields finds.",
-        show_default=False,
-    ),
+    str | None, option("--fields", "auto", "auto instead of --field: the columns that mcnet fields finds.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 Thresholds = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--fail-if",
-        metavar="THRESHOLD",
-        help="Exit with 1 if this is true: 'f_rce>0.05' or 'field.pcoc>1.1 where positives>100'; may be repeated.",
+        "THRESHOLD",
+        "Exit with 1 if this is true: 'f_rce>0.05' or 'field.pcoc>1.1 where positives>100'; may be repeated.",
         autocompletion=_metrics,
     ),
 ]
@@ -529,25 +488,12 @@ Look = Annotated[
 ]
 WebhookAddress = Annotated[
     str | None,
-    typer.Option(
-        "--webhook",
-        metavar="URL",
-        help="Send alarms, refusals and suspect periods here (https); or set MCNET_WEBHOOK.",
-        show_default=False,
-    ),
+    option("--webhook", "URL", "Send alarms, refusals and suspect periods here (https); or set MCNET_WEBHOOK."),
 ]
 WebhookSecretFile = Annotated[
     str | None,
-    typer.Option(
-        "--webhook-secret-file",
-        metavar="FILE",
-        help="A file with the secret that signs them; or set MCNET_WEBHOOK_SECRET.",
-        show_default=False,
-    ),
+    option("--webhook-secret-file", "FILE", "A file with the secret that signs them; or set MCNET_WEBHOOK_SECRET."),
 ]
-FieldValues = Annotated[
-    str,
-    typer.Option("--field-values", metavar="HOW", help="Field values in alerts and metrics: show, hash or hide."),
-]
+FieldValues = Annotated[str, option("--field-values", "HOW", "Field values in alerts and metrics: show, hash or hide.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script instead.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, warnings and --json.")]

@@ -21,7 +21,7 @@ _PLACES = 5
 def show(
     model: options.ModelFile,
     contexts: Annotated[
-        int, typer.Option("--contexts", min=0, metavar="N", help="Show this many contexts, the largest first.")
+        int, options.option("--contexts", "N", "Show this many contexts, the largest first.", min=0)
     ] = 8,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -125,11 +125,9 @@ def export(
         str | None,
         typer.Option("--output", "-o", metavar="FILE", help="The file to write; by default beside the model."),
     ] = None,
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="TARGET", help="The target, if the file's name does not say.")
-    ] = None,
+    to: Annotated[str | None, options.option("--to", "TARGET", "The target, if the file's name does not say.")] = None,
     parameters: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the target; may be repeated.")
+        list[str] | None, options.option("--set", "NAME=VALUE", "An option of the target; may be repeated.")
     ] = None,
     force: options.Force = False,
     json: options.Json = False,

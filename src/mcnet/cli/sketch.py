@@ -33,27 +33,25 @@ def sketch(
     propensity: options.Propensity = None,
     folds: options.Folds = 1,
     resolution: Annotated[
-        str | None, typer.Option("--resolution", metavar="N", help="Cells per unit of logit (512), or exact.")
+        str | None, options.option("--resolution", "N", "Cells per unit of logit (512), or exact.")
     ] = None,
     logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
     sql: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             "--sql",
-            metavar="DIALECT",
-            help=f"Print the query that makes the sketch in a database instead, for {' or '.join(DIALECTS)}.",
+            "DIALECT",
+            f"Print the query that makes the sketch in a database instead, for {' or '.join(DIALECTS)}.",
         ),
     ] = None,
     table: Annotated[
-        str | None, typer.Option("--table", metavar="NAME", help="With --sql: the table or view with the rows.")
+        str | None, options.option("--table", "NAME", "With --sql: the table or view with the rows.")
     ] = None,
     label_type: Annotated[
         str,
-        typer.Option(
-            "--label-type",
-            metavar="TYPE",
-            help=f"With --sql: boolean for labels that are true or false in {_WITHOUT_CAST}.",
+        options.option(
+            "--label-type", "TYPE", f"With --sql: boolean for labels that are true or false in {_WITHOUT_CAST}."
         ),
     ] = "number",
     time: options.Moments = None,

@@ -77,8 +77,7 @@ def import_(
 def show(
     store: options.StoreAddress,
     status: Annotated[
-        str | None,
-        typer.Option("--status", metavar="FILE", help="Write a page about the state of the loop of a head (.html)."),
+        str | None, options.option("--status", "FILE", "Write a page about the state of the loop of a head (.html).")
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -145,7 +144,7 @@ def backup(
 @store.command()
 def forget(
     store: options.StoreAddress,
-    before: Annotated[str, typer.Option("--before", metavar="PERIOD", help="The first period that stays.")],
+    before: Annotated[str, options.option("--before", "PERIOD", "The first period that stays.")],
     json: options.Json = False,
 ) -> None:
     """Delete the rows of all periods before one, for good; the versions stay.

@@ -19,7 +19,7 @@ _NOTE_WIDTH = 70
 versions = options.Commands(name="versions", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="VERSION", help="The number of a version, or latest.", show_default=False)]
-Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="The reason, for the history.")]
+Note = Annotated[str, options.option("--note", "TEXT", "The reason, for the history.")]
 
 
 @versions.callback()
@@ -118,7 +118,7 @@ def show(
 @versions.command("history")
 def show_history(
     store: options.StoreAddress,
-    last: Annotated[int, typer.Option("--last", min=1, metavar="N", help="How many events, the latest.")] = 20,
+    last: Annotated[int, options.option("--last", "N", "How many events, the latest.", min=1)] = 20,
     json: options.Json = False,
 ) -> None:
     """Show what was done with the versions: when, by whom and why, oldest first.
@@ -230,7 +230,7 @@ def release(store: options.StoreAddress, note: Note = "", json: options.Json = F
 @versions.command()
 def prune(
     store: options.StoreAddress,
-    keep: Annotated[int, typer.Option("--keep", min=1, metavar="N", help="How many of the newest versions to keep.")],
+    keep: Annotated[int, options.option("--keep", "N", "How many of the newest versions to keep.", min=1)],
     json: options.Json = False,
 ) -> None:
     """Delete old versions, except the current one and the one that a rollback would restore.
@@ -249,12 +249,12 @@ def diff(
     new: Annotated[str, typer.Argument(metavar="NEW", help="Another saved model.", show_default=False)],
     log: Annotated[
         list[str] | None,
-        typer.Option("--log", metavar="LOG", help="Weight the change by these logs or sketches; may be repeated."),
+        options.option("--log", "LOG", "Weight the change by these logs or sketches; may be repeated."),
     ] = None,
     score: options.Score = None,
     label: options.Label = None,
-    contexts: Annotated[int, typer.Option("--contexts", min=1, metavar="N", help="Show this many contexts.")] = 15,
-    report: Annotated[str | None, typer.Option("--report", metavar="FILE", help="Write a page to look at.")] = None,
+    contexts: Annotated[int, options.option("--contexts", "N", "Show this many contexts.", min=1)] = 15,
+    report: Annotated[str | None, options.option("--report", "FILE", "Write a page to look at.")] = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
