@@ -10,8 +10,7 @@ from mcnet.cli.compare import compare, evaluate
 from mcnet.cli.fit import apply, demo, fit, methods
 from mcnet.cli.journal import backtest, journal
 from mcnet.cli.monitor import monitor
-from mcnet.cli.show import export, show
-from mcnet.cli.sketch import merge, sketch
+from mcnet.cli.saved import export, merge, show, sketch
 from mcnet.cli.slices import fields, slices
 from mcnet.cli.store import store
 from mcnet.cli.update import serve, update
