@@ -441,6 +441,19 @@ def test_a_change_of_the_schema_is_whole_or_not_at_all(store, tmp_path, monkeypa
     assert ("colour" in columns, found) == ((False, "0002") if fails else (True, "0003"))
 
 
+@pytest.mark.parametrize(
+    ("change", "cure"),
+    [
+        (("/postgres", "/none"), "make the database first"),
+        (("mcnet@", "stranger@"), "check the user, and its password"),
+    ],
+)
+def test_a_server_that_refuses_says_what_to_do(postgresql, change, cure):
+    pytest.importorskip("psycopg", reason=NO_PSYCOPG)
+    with pytest.raises(StoreUnavailableError, match=cure):
+        Store(postgresql.replace(*change)).heads  # noqa: B018
+
+
 # -- upkeep --------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # `mcnet update`: the loop, run once: add rows, learn, gate, publish, monitor.
 
+_SHOWN_SUSPECTS = 3
+
 REFUSED = 1
 ALARM = 3
 
@@ -203,7 +205,10 @@ def _lines(done: "Update") -> list[str]:
     lines.append(f"why        {done.reason}")
     if done.held and done.outcome != "held":
         lines.append(f"held       version {done.version} is {done.held}")
-    lines += [f"suspect    {line}" for line in done.suspect]
+    lines += [f"suspect    {line}" for line in done.suspect[:_SHOWN_SUSPECTS]]
+    more = len(done.suspect) - _SHOWN_SUSPECTS
+    if more > 0:
+        lines.append(f"suspect    {counted(more, 'more period')}; --json and the status page have all of them")
     lines += [f"alarm      {alarm.what}: {done.advice(alarm)}" for alarm in done.alarms]
     return lines if done.status is None else [*lines, f"status     {done.status}"]
 

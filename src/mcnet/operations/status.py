@@ -200,10 +200,18 @@ def changes_text(moves: Sequence[tuple[str, float]], one_field: bool) -> str:
 
     >>> changes_text([("country=DE", 0.12), ("country=FR", -0.031), ("country=NL", 0.001)], True)
     'DE +12\xa0%, FR −3\xa0%'
+    >>> changes_text([("slot=1", 0.12)], True)
+    'slot=1 +12\xa0%'
     """
-    told = [(name.partition("=")[2] if one_field and "=" in name else name, move) for name, move in moves]
+    told = [(_told_value(name) if one_field else name, move) for name, move in moves]
     shown = [f"{name} {100.0 * move:+.0f}\N{NO-BREAK SPACE}%" for name, move in told if abs(move) >= LEAST_MOVE]
     return ", ".join(shown).replace("-", "−") if shown else f"no value by {LEAST_MOVE:.1%} or more" if moves else ""
+
+
+def _told_value(name: str) -> str:
+    """Return the value of the only field without its name, unless it would be taken for a figure."""
+    value = name.partition("=")[2]
+    return name if not value or value[0].isdigit() else value
 
 
 LEAST_MOVE = 0.005

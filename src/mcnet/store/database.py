@@ -33,6 +33,14 @@ _NETWORK_FILE_SYSTEM = re.compile(
 _UNWRITTEN = ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHM", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_FSYNC")
 """How SQLite calls files that cannot grow."""
 
+_CURES = {
+    'database ".*" does not exist': "make the database first (createdb), or name another",
+    'authentication failed|no password supplied|role ".*" does not exist|no pg_hba.conf entry': (
+        "check the user, and its password in PGPASSWORD, PGPASSFILE or ~/.pgpass"
+    ),
+}
+"""What to do where PostgreSQL refuses a connection, by what it says."""
+
 _CHANNEL = "mcnet"
 """Where PostgreSQL tells of pointers that have moved."""
 _LOCKS = {"schema": 0x6D63_0000, "journal": 0x6D63_0001, "versions": 0x6D63_0002, "learning": 0x6D63_0003}
@@ -337,7 +345,8 @@ class Database:
         if re.search("not a database|malformed", reason):
             return FileFormatError(f"{self.name} is not a store, or damaged ({reason}); restore it from a backup")
         if isinstance(error, exc.OperationalError | exc.InterfaceError) or error.connection_invalidated:
-            return StoreUnavailableError(f"{self.name} cannot be reached ({reason}); {what}, try again later")
+            cure = next((cure for sign, cure in _CURES.items() if re.search(sign, reason)), "try again later")
+            return StoreUnavailableError(f"{self.name} cannot be reached ({reason}); {what}, {cure}")
         return StoreUnavailableError(f"{self.name} refused a statement ({reason}); {what}")
 
 
