@@ -1,7 +1,7 @@
 """Rows to sketch: the one loop for all rows, from columns in memory and from log files."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
@@ -50,54 +50,42 @@ _ROWS_WORTH_A_WARNING = 100
 
 def warn_of_mistakes(sketch: Sketch, spec: RowSpec) -> None:
     """Warn of columns that are probably not what they were taken for."""
-    _warn_of_ids(sketch, spec.every)
-    _warn_of_swapped_columns(sketch, spec.name_of("score"), spec.name_of("label"))
-    _warn_of_light_rows(sketch)
-    if sketch.value_kind is not None and sketch.rows:
-        worth = sketch.values.sum(axis=0) / VALUE_UNITS
-        known = sketch.total_weight if sketch.value_kind == "row" else sketch.total_positives
-        warn_of_small_values(float(worth[0]) / known if known > 0.0 else 0.0)
-
-
-def _warn_of_ids(sketch: Sketch, periods: Collection[str]) -> None:
-    """Warn of a field with a different value in most rows."""
     for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
+        different = len(values) > _VALUES_WORTH_A_WARNING and 2 * len(values) > sketch.rows
         # Timestamps may be cut to periods later.
-        if (
-            name not in periods
-            and len(values) > _VALUES_WORTH_A_WARNING
-            and 2 * len(values) > sketch.rows
-            and not _BEGINS_AS_DAY(values[0] or "")
-        ):
+        if different and name not in spec.every and not _BEGINS_AS_DAY(values[0] or ""):
             warn(
                 f"field {name!r} has {len(values):,} values in {sketch.rows:,} rows; if it is an id, leave it out: "
                 "rare values have too few rows for their own curves"
             )
-
-
-def _warn_of_swapped_columns(sketch: Sketch, score: str, label: str) -> None:
-    """Warn of scores that are all 0 or 1 beside labels that are fractions."""
-    grid, cells = sketch.grid, sketch.cells
-    sample = cells.key[:: max(1, len(cells) // 100)]
-    for keys in (sample, cells.key):  # a look at a few cells settles the usual case
-        if ((grid.lower(keys) > _NEARLY_ZERO) & (grid.upper(keys) < 1.0 - _NEARLY_ZERO)).any():
-            return
-    if (sketch.positives != np.floor(sketch.positives)).any():
+    if _only_ends(sketch) and (sketch.positives != np.floor(sketch.positives)).any():
         warn(
-            f"every {score} is 0 or 1 and {label} has fractions; "
+            f"every {spec.name_of('score')} is 0 or 1 and {spec.name_of('label')} has fractions; "
             "if the columns of scores and labels are swapped, swap them back"
         )
-
-
-def _warn_of_light_rows(sketch: Sketch) -> None:
-    """Warn of weights that add up to next to no rows: methods with a prior would keep to it, and intervals be wide."""
     with np.errstate(over="ignore"):  # too much to be added up is said elsewhere
         total = sketch.total_weight
+    # Methods with a prior would keep to it, and intervals be wide.
     if sketch.rows >= _ROWS_WORTH_A_WARNING and 0.0 < total < _LIGHTEST_ROW * sketch.rows:
         warn(
             f"the weights of {sketch.rows:,} rows add up to {total:.3g}, and a weight counts as that many rows; "
             "if weights are shares, divide them by their mean"
         )
+    if sketch.value_kind is not None and sketch.rows:
+        worth = sketch.values.sum(axis=0) / VALUE_UNITS
+        known = total if sketch.value_kind == "row" else sketch.total_positives
+        warn_of_small_values(float(worth[0]) / known if known > 0.0 else 0.0)
+
+
+def _only_ends(sketch: Sketch) -> bool:
+    """Tell whether every score is 0 or 1."""
+    grid, cells = sketch.grid, sketch.cells
+    sample = cells.key[:: max(1, len(cells) // 100)]
+    # A look at a few cells settles the usual case.
+    return not any(
+        ((grid.lower(keys) > _NEARLY_ZERO) & (grid.upper(keys) < 1.0 - _NEARLY_ZERO)).any()
+        for keys in (sample, cells.key)
+    )
 
 
 @dataclass(frozen=True)
@@ -162,6 +150,11 @@ def sketch_batches(batches: Iterable[Batch], spec: RowSpec, origin: Origin) -> S
     return sketch
 
 
+_LEAVE_OUT = Advice(
+    "leave them out with mcnet.scan(..., {drop_missing})", shell="leave them out with {drop_missing}", drop_missing=True
+)
+
+
 def sketch_parts(
     batches: Iterable[Batch],
     spec: RowSpec,
@@ -211,7 +204,11 @@ def sketch_parts(
         try:
             missing = _add(accumulator, batch, spec, origin.in_batch(batch.first_row), largest_weight)
         except InputError as error:
-            raise _with_advice(error) from None
+            if error.advice is None or not isinstance(error.found, float) or isfinite(error.found):
+                raise
+            where: dict[str, Any] = {"column": error.column, "row": error.row, "file": error.file}
+            advice = error.advice | _LEAVE_OUT  # a value is missing
+            raise InputError(error.what, advice=advice, found=error.found, **where) from None
         if missing:
             dropped += missing
             read_options().dropped_rows += missing
@@ -228,19 +225,6 @@ def sketch_parts(
         raise InputError(f"a value is missing in each of the {rows:,} rows of {origin.name}; check the columns")
     elif parts == 0:
         raise InputError(f"every row of {origin.name} has weight 0; at least one row with a weight above 0 is needed")
-
-
-_LEAVE_OUT = Advice(
-    "leave them out with mcnet.scan(..., {drop_missing})", shell="leave them out with {drop_missing}", drop_missing=True
-)
-
-
-def _with_advice(error: InputError) -> InputError:
-    """Return an error about a missing value with the advice to leave such rows out; others as they are."""
-    if not isinstance(error.found, float) or error.advice is None or isfinite(error.found):
-        return error
-    where: dict[str, Any] = {"column": error.column, "row": error.row, "file": error.file}
-    return InputError(error.what, advice=error.advice | _LEAVE_OUT, found=error.found, **where)
 
 
 def _add(

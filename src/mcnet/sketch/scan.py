@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.messages import warn
 from mcnet.errors import Advice, InputError
-from mcnet.rows.columns import DescribeRow, describe_row
 from mcnet.rows.derived import (
     DEFAULT_BINS,
     EdgeSample,
@@ -21,7 +20,7 @@ from mcnet.rows.derived import (
     number_fields,
     source_column,
 )
-from mcnet.rows.fields import FieldColumn, column_names, field_columns, is_lazy, is_table
+from mcnet.rows.fields import column_names, field_columns, is_lazy, is_table
 from mcnet.rows.locations import Location, Locations, read_options, read_with
 from mcnet.rows.logs import (
     batches,
@@ -56,6 +55,9 @@ if TYPE_CHECKING:
 
 _SAMPLED_BYTES = 1 << 16
 """Of a file, the first and the last bytes are read for its digest, and its size."""
+
+
+_IN_MEMORY = Origin()
 
 
 def scan(
@@ -228,25 +230,18 @@ def _file_batches(
 ) -> tuple[Iterator[Batch], Origin]:
     """Return the rows of log files, and where they come from."""
     where = read_options().where
-    digests = _file_digests(paths, where)
-    unique = None if digests is None else tuple(dict.fromkeys(digests))
-    if digests is not None and unique is not None and len(unique) < len(digests):
+    digests = [_file_digest(path, where) for path in paths if isinstance(path, Path)]
+    unique = tuple(dict.fromkeys(digests))
+    if len(unique) < len(digests) == len(paths):
         warn(f"{len(digests) - len(unique):,} of the {len(digests):,} files are copies of others; all are read")
-    origin = Origin(source or source_name(paths), describe_row_in(paths), where, unique)
+    known = unique if len(digests) == len(paths) else None  # not if some are not on a disk
+    origin = Origin(source or source_name(paths), describe_row_in(paths), where, known)
     frame = open_log(paths, numbers=spec.numbers, texts=spec.field_columns, periods=spec.freely_written)
     return _batches(frame, spec, origin, progress, paths), origin
 
 
-def _file_digests(paths: Sequence[Location], where: str | None = None) -> tuple[str, ...] | None:
-    """Return a digest per file: the same for copies of a file, whatever their names; None if some are not on disk.
-
-    The rows of a file that meet one condition are not those that meet another.
-    """
-    local = [path for path in paths if isinstance(path, Path)]
-    return tuple(_file_digest(path, where) for path in local) if len(local) == len(paths) else None
-
-
 def _file_digest(path: Path, where: str | None) -> str:
+    """Return the same digest for copies of a file, whatever their names, if the rows meet the same condition."""
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES, key=b"" if where is None else b"where")
     if where is not None:
         digest.update(repr(where).encode())
@@ -274,9 +269,7 @@ def _batches(
     for table in batches(frame, columns, source=origin.name, paths=paths, progress=progress):
         if short_rows is not None:
             short_rows.check(table[name] for name in columns)
-        score, label, weight, folds = _number_columns(table, spec)
-        fields = _field_columns(table, spec, origin.in_batch(first_row))
-        yield Batch(first_row, score, label, weight, folds, fields, _more_columns(table, spec))
+        yield _columns(table, spec, first_row, origin)
         first_row += len(table)
 
 
@@ -288,28 +281,16 @@ def scan_table(table: Any, spec: RowSpec) -> Sketch:
         if name not in known:
             raise InputError(f"the table has no column {name!r}; it has {', '.join(known)}")
     spec = _with_edges(spec, lambda _: [table])
-    score, label, weight, folds = _number_columns(table, spec)
-    fields = _field_columns(table, spec)
-    folded = spec.folds if folds is None else folds
-    sketch = sketch_columns(score, label, weight, fields, folded, spec, _more_columns(table, spec))
-    return _in_final_periods(sketch, spec)
+    rows = _columns(table, spec)
+    folds = spec.folds if rows.folds is None else rows.folds
+    return _in_final_periods(
+        sketch_columns(rows.score, rows.label, rows.weight, rows.fields, folds, spec, rows.more), spec
+    )
 
 
-def _number_columns(table: Any, spec: RowSpec) -> list[Any]:
-    """Return the columns of scores, labels, weights and folds; None where the rows have no such column."""
-    names = (spec.score, spec.label, spec.weight, spec.fold_column)
-    return [None if name is None else table[name] for name in names]
-
-
-def _more_columns(table: Any, spec: RowSpec) -> dict[str, Any]:
-    """Return the columns of the roles in MORE_COLUMNS that the rows have."""
-    return {role: table[name] for role, name in spec.columns.items() if role in MORE_COLUMNS}
-
-
-def _field_columns(table: Any, spec: RowSpec, describe_row: DescribeRow = describe_row) -> list[FieldColumn]:
-    """Return the fields of a table, timestamps cut to their periods."""
-    if not spec.fields:
-        return []
+def _columns(table: Any, spec: RowSpec, first_row: int = 0, origin: Origin = _IN_MEMORY) -> Batch:
+    """Return the columns of a table: None where it has no such column, timestamps cut to their periods."""
+    describe_row = origin.in_batch(first_row)
     values = {name: table[source_column(name)] for name in spec.fields}
     for name in spec.fields:
         if derivation(name) is not None:
@@ -323,7 +304,10 @@ def _field_columns(table: Any, spec: RowSpec, describe_row: DescribeRow = descri
                 values[name] = every.cut(column)
             else:
                 values[name] = cut_to_periods(column, every, describe_row=describe_row)
-    return field_columns(values)
+    names = (spec.score, spec.label, spec.weight, spec.fold_column)
+    score, label, weight, folds = (None if name is None else table[name] for name in names)
+    more = {role: table[name] for role, name in spec.columns.items() if role in MORE_COLUMNS}
+    return Batch(first_row, score, label, weight, folds, field_columns(values or None), more)
 
 
 # Edges of numbers that are fields: chosen once, before the rows are read.
@@ -345,10 +329,10 @@ def _with_edges(spec: RowSpec, read: Callable[[list[str]], Iterable[Any]]) -> Ro
     known = {name: edges for name, edges in {**options.edges, **spec.edges}.items() if name in wanted}
     samples = {name: EdgeSample() for name in wanted if name not in known}
     if samples:
-        origin, first_row = Origin(), 0
+        first_row = 0
         for table in read(list(dict.fromkeys(map(source_column, samples)))):
             for name, sample in samples.items():
-                sample.add(number_column(name, table[source_column(name)], origin.in_batch(first_row)))
+                sample.add(number_column(name, table[source_column(name)], _IN_MEMORY.in_batch(first_row)))
             first_row += len(table)
         known |= {name: sample.edges(options.bins or DEFAULT_BINS) for name, sample in samples.items()}
         for name, edges in known.items():
