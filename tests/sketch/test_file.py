@@ -84,7 +84,7 @@ def test_columns_that_were_altered_are_refused(path):
         ({"cell": pl.lit(99_999)}, "cell"),
         ({"weight": pl.lit("heavy")}, "cannot be used"),
         ({"drop": "positives"}, "lacks the column 'positives'"),
-        ({"about": lambda about: about | {"version": 5}}, "version 5, this mcnet reads 4: upgrade mcnet"),
+        ({"about": lambda about: about | {"version": 6}}, "version 6, this mcnet reads 5: upgrade mcnet"),
         ({"about": lambda about: {"version": 2}}, "cannot be used"),
         ({"about": lambda about: about | {"resolution": "fine"}}, "resolution"),
         ({"about": lambda about: about | {"score_type": "odds"}}, "score type is 'odds'"),

@@ -1,14 +1,15 @@
 """Money: what miscalibration costs, per field value and in all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, log
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
-from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, sums_by
+from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, MaskArray, sums_by
 from mcnet._shared.messages import aligned, amount, shown_value
 from mcnet.errors import InputError
 from mcnet.metrics.field_values import CodedField, combine, compact, seen_values
@@ -177,6 +178,57 @@ def error_draws(error: FloatArray, noise: FloatArray, number: int, rng: np.rando
     return draws
 
 
+_RARE_PRIORS = [(share, shape) for share in (1.0, 0.5, 0.2, 0.05) for shape in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)]
+"""Shares of rare field values that are wrong, and shapes of the gamma distributions of their factors."""
+
+
+def rare_draws(seen: FloatArray, expected: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
+    """Return draws from the posterior of the true relative error of rare field values, of shape (number, values).
+
+    Few positives have no normal noise: seen ~ Poisson(λ·expected), and the error is 1 − λ. Priors are averaged by
+    their likelihood (and BIC): λ = 1; one λ for all; λ = 1 or, with some probability, of a gamma distribution.
+
+    Parameters
+    ----------
+    seen, expected : the positives of each field value, and those predicted.
+    number, rng : of the draws.
+    """
+    penalty, right = 0.5 * log(max(len(seen), 2)), -expected
+    positives, rows = float(seen.sum()) + 0.5, float(expected.sum()) + 0.5
+    together = positives / rows
+    wrong = [_gamma_poisson(seen, expected, shape, _mean_of_wrong(together, share)) for share, shape in _RARE_PRIORS]
+    # Log-likelihoods without the terms that all have in common.
+    logs = [float(right.sum()), float((seen * log(together) - together * expected).sum()) - penalty]
+    for (share, _), own in zip(_RARE_PRIORS, wrong, strict=True):
+        mixed = own if share == 1.0 else np.logaddexp(log(share) + own, log(1.0 - share) + right)
+        logs.append(float(mixed.sum()) - 2.0 * penalty - log(len(_RARE_PRIORS)))
+    weights = np.exp(np.array(logs) - max(logs))
+    which = rng.choice(len(logs), number, p=weights / weights.sum())
+    draws = np.zeros((number, len(seen)))
+    common = rng.gamma(positives, 1.0 / rows, (number, 1))
+    draws[which == 1] = 1.0 - common[which == 1]
+    for place in np.unique(which[which > 1]):
+        mine, (share, shape), own = np.flatnonzero(which == place), _RARE_PRIORS[place - 2], wrong[place - 2]
+        chance = share / (share + (1.0 - share) * np.exp(np.clip(right - own, -700.0, 700.0)))
+        scale = 1.0 / (shape / _mean_of_wrong(common[mine], share) + expected)
+        factors = rng.standard_gamma(shape + seen, (len(mine), len(seen))) * scale
+        draws[mine] = np.where(rng.random(factors.shape) < chance, 1.0 - factors, 0.0)
+    return draws
+
+
+def _mean_of_wrong(together: Any, share: float) -> Any:
+    """Return the mean factor of the field values that are wrong, a share of all, whose mean factor is given."""
+    return np.maximum((together - (1.0 - share)) / share, 0.05)
+
+
+def _gamma_poisson(seen: FloatArray, expected: FloatArray, shape: float, mean: float) -> FloatArray:
+    """Return the log-likelihood of counts whose factor has a gamma distribution, less the terms all priors share."""
+    rate = shape / mean
+    return np.asarray(
+        gammaln(shape + seen) - gammaln(shape) + shape * log(rate) - (shape + seen) * np.log(rate + expected)
+    )
+
+
 # Over-bid and under-bid money.
 
 
@@ -211,37 +263,39 @@ def money_table(
     """Return the money of each field value; `codes` has the number of each row's value, below `size`.
 
     Groups are a field value and one of ten bins of its rows, by probability, of equal predicted value: fewer than ten
-    where a bin would expect less than 20 positives. Rarer field values are one together, and share what it comes to.
-    Over-bid is Σ E[max(δ, 0)] over the groups, given what was seen of them, and under-bid Σ E[max(−δ, 0)].
-    Of rows in folds, each predicted by a fit on the others, groups are within a fold.
+    where a bin would expect less than 20 positives. Field values with fewer than that have the bins of all of these
+    values together. Over-bid is Σ E[max(δ, 0)] over the groups, given what was seen of them, and under-bid
+    Σ E[max(−δ, 0)]. Of rows in folds, each predicted by a fit on the others, groups are within a fold.
     """
     parts = 1 if folds is None else int(folds.max()) + 1
     units = codes if folds is None else codes * parts + folds
     known = rows.sums(units, size * parts)
-    common = known.expected >= _POSITIVES_PER_GROUP
+    rare = known.expected < _POSITIVES_PER_GROUP
     # Rare ones get one number after all others: they are cut into bins together.
-    numbers = np.where(common, np.arange(size * parts), size * parts)
+    numbers = np.where(rare, size * parts, np.arange(size * parts))
     merged = rows.sums(numbers[units], size * parts + 1)
     bins = np.clip(np.floor(merged.expected / _POSITIVES_PER_GROUP), 1, SCORE_BINS).astype(np.int64)
-    groups, old = compact(_score_bins(rows, numbers[units], bins, merged.predicted))
-    owner, of_group = old // SCORE_BINS, rows.sums(groups, len(old))
+    bin_of = _score_bins(rows, numbers[units], bins, merged.predicted) % SCORE_BINS
+    groups, old = compact(units * SCORE_BINS + bin_of)
+    of_group = rows.sums(groups, len(old))
     used = of_group.predicted > 0.0
-    owner, of_group = owner[used], ValueSums(*(column[used] for column in of_group))
+    old, of_group = old[used], ValueSums(*(column[used] for column in of_group))
     sums = rows.sums(codes, size)
-    if not len(owner):
+    if not len(old):
         none = np.zeros((size, 3))
         return MoneyTable(sums, none, none, Estimate(0.0, 0.0, 0.0), Estimate(0.0, 0.0, 0.0))
+    owner, bin_of = old // SCORE_BINS, old % SCORE_BINS
     number = int(np.clip(_MOST_DRAWN // max(len(owner), size * parts), 100, 1000))
-    draws = _money_draws(of_group, owner, number, settings.seed)
+    draws = _money_draws(of_group, owner, rare[owner], bin_of, number, settings.seed)
     ends = (0.5 - settings.level / 2, 0.5 + settings.level / 2)
-    share = np.where(common, 1.0, known.predicted / max(float(known.predicted[~common].sum()), 1e-300))
     starts = np.flatnonzero(np.diff(owner, prepend=-1))
     tables: list[FloatArray] = []
     totals: list[Estimate] = []
-    for money in (np.maximum(draws, 0.0), np.maximum(-draws, 0.0)):
-        of_unit = np.zeros((number, size * parts + 1))
+    for sign in (1.0, -1.0):
+        money = np.maximum(sign * draws, 0.0)
+        of_unit = np.zeros((number, size * parts))
         of_unit[:, owner[starts]] = np.add.reduceat(money, starts, axis=1)
-        of_value = (of_unit[:, numbers] * share).reshape(number, size, parts).sum(axis=2)
+        of_value = of_unit.reshape(number, size, parts).sum(axis=2)
         tables.append(np.column_stack([of_value.mean(axis=0), *np.quantile(of_value, ends, axis=0)]))
         total = money.sum(axis=1)
         low, high = np.quantile(total, ends)
@@ -249,24 +303,48 @@ def money_table(
     return MoneyTable(sums, tables[0], tables[1], totals[0], totals[1])
 
 
-def _money_draws(sums: ValueSums, owner: IndexArray, number: int, seed: int) -> FloatArray:
-    """Return draws of the true money error of each group: that of its field value, and what the group differs by.
+def _money_draws(
+    sums: ValueSums, owner: IndexArray, rare: MaskArray, bin_of: IndexArray, number: int, seed: int
+) -> FloatArray:
+    """Return draws of the true money error of each group: that of its field value, and what its bin differs by.
 
-    Both have their own prior, see `error_draws`: a field value is known better than each of its bins.
+    Both have their own prior, see `error_draws`: a field value is known better than each of its bins. The positives of
+    a rare field value are counted, see `rare_draws`, and what bins differ by is that of all rare ones together.
     """
     rng = np.random.default_rng(seed)
     codes, old = compact(owner)
-    whole = ValueSums(*(sums_by(codes, column, len(old)) for column in sums))
+    whole = _added(sums, codes, len(old))
+    is_rare = np.zeros(len(old), dtype=bool)
+    is_rare[codes] = rare
+    error, noise = _relative(whole)
+    draws = np.zeros((number, len(old)))
+    if not is_rare.all():
+        draws[:, ~is_rare] = error_draws(error[~is_rare], noise[~is_rare], number, rng)
+    if is_rare.any():
+        draws[:, is_rare] = rare_draws(whole.seen[is_rare], whole.expected[is_rare], number, rng)
+    draws = draws[:, codes]
+    # The bins of all rare field values are those of one more, after all others.
+    bins, of_bin = compact(np.where(rare, len(old), codes) * SCORE_BINS + bin_of)
+    in_bins = _added(sums, bins, len(of_bin))
+    owners, _ = compact(of_bin // SCORE_BINS)
+    common, _ = _relative(_added(in_bins, owners, int(owners.max()) + 1))
+    error, noise = _relative(in_bins)
+    several = np.flatnonzero(np.bincount(owners)[owners] > 1)
+    if len(several) > 1:
+        differs = np.zeros((number, len(of_bin)))
+        differs[:, several] = error_draws((error - common[owners])[several], noise[several], number, rng)
+        draws += differs[:, bins]
+    draws *= sums.predicted
+    return draws
 
-    def relative(of: ValueSums) -> tuple[FloatArray, FloatArray]:
-        return 1.0 - of.observed / of.predicted, np.maximum(of.variance / of.predicted**2, 1e-18)
 
-    (error, noise), (common, common_noise) = relative(sums), relative(whole)
-    draws = error_draws(common, common_noise, number, rng)[:, codes]
-    inside = np.flatnonzero(np.bincount(codes)[codes] > 1)
-    if len(inside) > 1:
-        draws[:, inside] += error_draws((error - common[codes])[inside], noise[inside], number, rng)
-    return draws * sums.predicted
+def _added(sums: ValueSums, codes: IndexArray, size: int) -> ValueSums:
+    return ValueSums(*(sums_by(codes, column, size) for column in sums))
+
+
+def _relative(sums: ValueSums) -> tuple[FloatArray, FloatArray]:
+    """Return the error that is seen in each group over its predicted value, and the variance of its noise."""
+    return 1.0 - sums.observed / sums.predicted, np.maximum(sums.variance / sums.predicted**2, 1e-18)
 
 
 def _score_bins(rows: ValueRows, codes: IndexArray, bins: IntArray, predicted: FloatArray) -> IndexArray:
@@ -478,13 +556,16 @@ def rows_of_cells(p: FloatArray, sketch: Sketch) -> tuple[ValueRows, IntArray | 
     """Return what money is computed from, and which cell each of it belongs to; None for every cell, in order."""
     if sketch.value_kind == "positive":
         number = len(sketch.contexts)
-        sums = (sums_by(sketch.context, column, number) for column in (sketch.values[:, 1], sketch.positives))
+        sums = (
+            sums_by(sketch.context, column, number) for column in (sketch.values[:, 1], sketch.cells.sums[:, 1])
+        )
         values = RowValues(mean_values(*sums)[sketch.context] / VALUE_UNITS, per_positive=True)
-        return values.rows(p, sketch.rate, sketch.weight), None
+        rows = values.rows(p, sketch.rate, sketch.cells.sums[:, 0])
+        return replace(rows, variance=rows.variance / sketch.scale), None
     first, group = sketch.value_groups
-    weight = sums_by(group, sketch.weight, len(first))
-    mean = sums_by(group, sketch.weight * p, len(first)) / weight
-    spread = sums_by(group, sketch.weight * p * (1.0 - p), len(first)) / weight
+    each, positive = sketch.cells.sums.T[:2]
+    weight, positives = sums_by(group, each, len(first)), sums_by(group, positive, len(first))
+    mean = sums_by(group, each * p, len(first)) / weight
+    spread = sums_by(group, each * p * (1.0 - p), len(first)) / weight
     worth, observed, squares = (sketch.values[first] / VALUE_UNITS).T
-    positives = sums_by(group, sketch.positives, len(first))
     return ValueRows(mean, worth, observed, squares * spread, weight, positives), first

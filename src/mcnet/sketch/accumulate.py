@@ -209,6 +209,8 @@ class RunningContexts:
 
 MOST_INVERSE = 20.0
 """No row counts as more than so many: a few rows must not decide."""
+_INVERSE_UNITS = 1024.0
+"""Inverse propensities are whole numbers of this part of a row, so that sums do not depend on their order."""
 
 
 @dataclass(frozen=True)
@@ -243,11 +245,11 @@ _NOWHERE = np.empty(0, dtype=np.int32)
 
 
 class InversePropensity:
-    """Weights by the inverse of the probability that a row was logged, and what they add up to."""
+    """Weights by the inverse of the probability that a row was logged, and the sum of their squares."""
 
     def __init__(self) -> None:
         """Start without rows."""
-        self.weight = self.squares = 0.0
+        self.squares = 0.0
         self.rows = self.capped = 0
 
     def of(self, propensity: Any, name: str, where: dict[str, Any]) -> FloatArray:
@@ -257,12 +259,7 @@ class InversePropensity:
             raise InputError(f"{name} is 0 in {int((known == 0.0).sum()):,} rows, which were logged; check the column")
         self.rows += len(known)
         self.capped += int((known < 1.0 / MOST_INVERSE).sum())
-        return np.minimum(1.0 / known, MOST_INVERSE)
-
-    def add(self, counts: FloatArray, inverse: FloatArray) -> None:
-        """Add up the weights of a batch, and their squares."""
-        self.weight += float((counts * inverse).sum())
-        self.squares += float((counts * inverse**2).sum())
+        return np.floor(np.minimum(1.0 / known, MOST_INVERSE) * _INVERSE_UNITS + 0.5) / _INVERSE_UNITS
 
 
 # The accumulator: rows in, batch after batch, a sketch's cells out.

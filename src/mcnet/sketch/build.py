@@ -29,7 +29,7 @@ from mcnet.rows.locations import read_options
 from mcnet.rows.spec import MOST_FOLDS, RowSpec, check_folds
 from mcnet.sketch.accumulate import MOST_INVERSE, Accumulator
 from mcnet.sketch.folds import assign_folds, folds_column
-from mcnet.sketch.grid import VALUE_UNITS, Cells, make_grid, warn_of_small_values
+from mcnet.sketch.grid import VALUE_UNITS, make_grid, warn_of_small_values
 from mcnet.sketch.sketch import Sketch
 
 # Warnings of likely mistakes with columns: ids as fields, scores and labels swapped, shares as weights.
@@ -182,7 +182,12 @@ def sketch_parts(
 
     def finished(accumulator: Accumulator) -> Sketch:
         contexts, cells = accumulator.finish()
-        _finish_propensity(accumulator, cells)
+        inverse = accumulator.inverse
+        if inverse.capped:
+            warn(
+                f"{inverse.capped / inverse.rows:.2%} of the rows were logged with a probability below "
+                f"{1 / MOST_INVERSE:g}: their weight is capped at {MOST_INVERSE:g}"
+            )
         return Sketch(
             contexts,
             cells,
@@ -195,6 +200,7 @@ def sketch_parts(
             known_sources=origin.digests,
             dropped_rows=dropped,
             value_kind=accumulator.value_kind,
+            weight_squares=inverse.squares if inverse.rows else None,
         )
 
     accumulator, rows, parts, dropped = Accumulator(grid, folds), 0, 0, 0
@@ -263,9 +269,8 @@ def _add(
     inverse = None
     if "propensity" in batch.more:
         inverse = accumulator.inverse.of(batch.more["propensity"], spec.name_of("propensity"), where)
-        counts = np.ones_like(labels) if weights is None else weights
-        accumulator.inverse.add(counts, inverse)
-        weights = counts * inverse
+        weights = inverse if weights is None else weights * inverse
+        accumulator.inverse.squares += float((weights * inverse).sum())
     value = None
     for role in set(batch.more) & {"value", "value_per_positive"}:
         name = spec.name_of(role)
@@ -282,21 +287,6 @@ def _add(
         labels_column(labels, name=label, **where)
         scores_column(scores, name=score, **where)
     return dropped
-
-
-def _finish_propensity(accumulator: Accumulator, cells: Cells) -> None:
-    """Scale weights by inverse propensities to the effective number of rows, (Σw)² / Σw², and say how many are capped.
-
-    A weight counts as that many rows, in fits and intervals; rows of unequal weight tell less than that.
-    """
-    known = accumulator.inverse
-    if known.weight:
-        cells.sums[:, :3] *= known.weight / known.squares
-        if known.capped:
-            warn(
-                f"{known.capped / known.rows:.2%} of the rows were logged with a probability below "
-                f"{1 / MOST_INVERSE:g}: their weight is capped at {MOST_INVERSE:g}"
-            )
 
 
 def _complete_rows(batch: Batch, spec: RowSpec, describe_row: DescribeRow) -> IntArray:

@@ -56,13 +56,18 @@ def split_counts(weight: FloatArray, positives: FloatArray, folds: int, seed: in
     return negatives + positive, positive
 
 
-def split_cells(cells: Cells, folds: int, seed: int, values: FloatArray | None = None) -> Cells:
+def split_cells(
+    cells: Cells, folds: int, seed: int, values: FloatArray | None = None, scale: float = 1.0
+) -> Cells:
     """Split the rows behind each cell into folds at random; the folds of a cell add up to it.
 
     `values` has the three sums of values of each cell, if the rows have a value: they are divided as the rows are.
+    `scale` times the weight of a cell is its number of rows.
     """
     total, positions = cells.sums[:, 0], cells.sums[:, 2]
-    weight, positives = split_counts(total, cells.sums[:, 1], folds, seed)
+    weight, positives = split_counts(total * scale, cells.sums[:, 1] * scale, folds, seed)
+    if scale != 1.0:
+        weight, positives = weight / scale, positives / scale
     cell, fold = np.nonzero(weight)
     shares = weight * (positions / total)[:, None]
     # Whole positions stay whole: each fold has the part below its share, and the last one what is left. Where rows are

@@ -64,6 +64,8 @@ class Sketch:
     dropped_rows : how many rows were left out because a value was missing, if that was allowed.
     value_kind : whether there are sums of what positives are worth: "row" if that is known for every row, "positive"
         if for positives alone.
+    weight_squares : of rows weighted by inverse propensity, Σw²; None of others. `cells` have the sums of the weights
+        as they are, and what a calibrator sees is scaled to the effective number of rows, (Σw)² / Σw².
     """
 
     contexts: Contexts
@@ -77,6 +79,7 @@ class Sketch:
     known_sources: tuple[str, ...] | None = None
     dropped_rows: int = 0
     value_kind: ValueKind | None = None
+    weight_squares: float | None = None
 
     def __post_init__(self) -> None:
         """Keep the sums of values where they belong, however the cells were made."""
@@ -186,20 +189,32 @@ class Sketch:
         return self.cells.fold
 
     @cached_property
+    def scale(self) -> float:
+        """Return what weights are multiplied by, so that they add up to the effective number of rows.
+
+        A weight counts as that many rows, in fits and intervals. Rows of unequal propensity tell less than that.
+        """
+        return 1.0 if self.weight_squares is None else float(self.cells.sums[:, 0].sum()) / self.weight_squares
+
+    @cached_property
     def weight(self) -> FloatArray:
         """Return the weight (the number of rows, when they are unweighted) of each cell."""
-        return self.cells.sums[:, 0]
+        return self._scaled(0)
 
     @cached_property
     def positives(self) -> FloatArray:
         """Return the weighted positives of each cell."""
-        return self.cells.sums[:, 1]
+        return self._scaled(1)
+
+    def _scaled(self, column: int) -> FloatArray:
+        sums = self.cells.sums[:, column]
+        return sums if self.weight_squares is None else sums * self.scale
 
     @cached_property
     def score(self) -> FloatArray:
         """Return the weighted mean score of each cell."""
-        position, grid = self.cells.sums[:, 2], self.grid
-        return by_pieces(lambda key, at, weight: grid.scores(key, at / weight), self.cells.key, position, self.weight)
+        weight, position, grid = self.cells.sums[:, 0], self.cells.sums[:, 2], self.grid
+        return by_pieces(lambda key, at, w: grid.scores(key, at / w), self.cells.key, position, weight)
 
     @cached_property
     def logit(self) -> FloatArray:
@@ -233,7 +248,8 @@ class Sketch:
         Sketch : the same cells, with sums of values.
         """
         each = check_value(value)
-        worth = np.column_stack([self.weight, self.positives, self.weight * each]) * each
+        weight, positives = self.cells.sums.T[:2]
+        worth = np.column_stack([weight, positives, weight * each / self.scale]) * each
         sums = np.column_stack([self.cells.sums[:, :3], np.floor(worth * VALUE_UNITS + 0.5)])
         warn_of_small_values(each)
         return replace(self, cells=replace(self.cells, sums=sums), value_kind="row")
@@ -259,7 +275,7 @@ class Sketch:
         starts = np.flatnonzero(np.diff(self.context, prepend=-1))
         sums = np.zeros((len(self.contexts), 2))
         sums[self.context[starts]] = np.add.reduceat(self.cells.sums[:, :2], starts, axis=0)
-        return sums
+        return sums if self.weight_squares is None else sums * self.scale
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -287,7 +303,8 @@ class Sketch:
         if not 0.0 < float(factor) < np.inf:
             raise InputError(f"a sketch was scaled by {factor}; the factor is a number above 0")
         cells = scaled_cells(self.cells, float(factor))
-        return replace(self, cells=cells, known_sources=self.sources)
+        squares = self.part_of_squares(float(factor))
+        return replace(self, cells=cells, known_sources=self.sources, weight_squares=squares)
 
     __rmul__ = __mul__
     __array_ufunc__ = None  # NumPy's numbers leave `number * sketch` to the sketch
@@ -301,6 +318,7 @@ class Sketch:
             self.resolution == other.resolution
             and self.folds == other.folds
             and self.contexts == other.contexts
+            and self.weight_squares == other.weight_squares
             and np.array_equal(mine.context, its.context)
             and np.array_equal(mine.key, its.key)
             and np.array_equal(mine.fold, its.fold)
@@ -413,13 +431,31 @@ class Sketch:
         if self.folds > 1:
             raise InputError(f"the sketch is split into {self.folds} folds already; call unfolded() first")
         values = spread_values(self.cells, self.grid) if self.value_kind else None
-        return replace(self, cells=split_cells(self.cells, folds, seed, values), folds=folds)
+        return replace(self, cells=split_cells(self.cells, folds, seed, values, self.scale), folds=folds)
 
     def _restricted(self, keep: NDArray[Any]) -> "Sketch":
-        cells = self.cells.take(keep)
-        share = float(cells.sums[:, 0].sum()) / self.total_weight if len(self) else 0.0
-        # Parts of one sketch may be added again, so each is its own source.
-        return replace(self, cells=cells, rows=round(self.rows * share), known_sources=None)
+        return self.part(self.cells.take(keep))
+
+    def part(self, cells: Cells, **changes: Any) -> "Sketch":
+        """Return the sketch of some of the cells, with their share of the rows and the same scale of weights.
+
+        Parameters
+        ----------
+        cells : the cells.
+        changes : what else is different.
+
+        Returns
+        -------
+        Sketch : parts of one sketch may be added again, so each is its own source.
+        """
+        share = float(cells.sums[:, 0].sum()) / float(self.cells.sums[:, 0].sum()) if len(self) else 0.0
+        squares = self.part_of_squares(share)
+        rows = round(self.rows * share)
+        return replace(self, cells=cells, rows=rows, known_sources=None, weight_squares=squares, **changes)
+
+    def part_of_squares(self, share: float) -> float | None:
+        """Return a share of the squares of weights, if there are any."""
+        return None if self.weight_squares is None else self.weight_squares * share
 
     # -- files --------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,8 @@ SKETCH_VERSION = 2
 _WITH_VALUES = 3
 _WITH_DERIVED = 4
 """The version of a sketch with fields that are derived from columns."""
+_WITH_PROPENSITY = 5
+"""The version of a sketch whose rows are weighted by inverse propensity."""
 _METADATA = "mcnet.sketch"
 _COLUMNS = ("cell", "fold", "weight", "positives", "position")
 _VALUES = ("value", "value_positive", "value_squares")
@@ -64,15 +66,13 @@ def _parquet_bytes(sketch: Sketch) -> bytes:
             },
             "cell": sketch.cells.key,
             "fold": sketch.fold,
-            "weight": sketch.weight,
-            "positives": sketch.positives,
-            "position": sketch.cells.sums[:, 2],
+            **dict(zip(("weight", "positives", "position"), sketch.cells.sums.T, strict=False)),
             **dict(zip(_VALUES, sketch.values.T, strict=False)),
         }
     )
     about = {
         "checksum": _NO_CHECKSUM.decode(),
-        "version": _WITH_DERIVED if sketch.contexts.derived else _WITH_VALUES if sketch.value_kind else SKETCH_VERSION,
+        "version": _version(sketch),
         "resolution": sketch.resolution,
         "folds": sketch.folds,
         "rows": sketch.rows,
@@ -83,6 +83,7 @@ def _parquet_bytes(sketch: Sketch) -> bytes:
         "sources": list(sketch.sources),
         **({"dropped_rows": sketch.dropped_rows} if sketch.dropped_rows else {}),
         **({"value_kind": sketch.value_kind} if sketch.value_kind else {}),
+        **({} if sketch.weight_squares is None else {"weight_squares": sketch.weight_squares}),
         **({"edges": sketch.contexts.edges} if sketch.contexts.edges else {}),
     }
     buffer = io.BytesIO()
@@ -91,6 +92,13 @@ def _parquet_bytes(sketch: Sketch) -> bytes:
     place = _checksum_place(content)
     content[place : place + _CHECKSUM_DIGITS] = _checksum(content).encode()
     return bytes(content)
+
+
+def _version(sketch: Sketch) -> int:
+    """Return the oldest version of the file that can describe a sketch."""
+    if sketch.weight_squares is not None:
+        return _WITH_PROPENSITY
+    return _WITH_DERIVED if sketch.contexts.derived else _WITH_VALUES if sketch.value_kind else SKETCH_VERSION
 
 
 def _checksum(content: bytes | bytearray) -> str:
@@ -213,7 +221,7 @@ _packed_decoders: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
 
 def stored_bytes(sketch: Sketch) -> bytes:
     """Return a sketch as a database stores it: a sketch file or, of few cells, something shorter."""
-    if len(sketch) > _MOST_PACKED_CELLS or sketch.value_kind is not None:
+    if len(sketch) > _MOST_PACKED_CELLS or sketch.value_kind is not None or sketch.weight_squares is not None:
         return _parquet_bytes(sketch)
     cells, contexts = sketch.cells, sketch.contexts
     derived = contexts.derived
@@ -298,8 +306,8 @@ def _first_line(error: BaseException) -> str:
 
 
 def _sketch(about: dict[str, Any], frame: pl.DataFrame) -> Sketch:
-    if about["version"] not in (SKETCH_VERSION, _WITH_VALUES, _WITH_DERIVED):
-        raise FileFormatError(f"it has version {about['version']}, this mcnet reads {_WITH_DERIVED}: upgrade mcnet")
+    if about["version"] not in range(SKETCH_VERSION, _WITH_PROPENSITY + 1):
+        raise FileFormatError(f"it has version {about['version']}, this mcnet reads {_WITH_PROPENSITY}: upgrade mcnet")
     names = [f"field:{name}" for name in about["fields"]]
     values = _VALUES if about.get("value_kind") else ()
     lacking = [name for name in (*names, *_COLUMNS, *values) if name not in frame.columns]
@@ -322,6 +330,7 @@ def _sketch(about: dict[str, Any], frame: pl.DataFrame) -> Sketch:
         known_sources=tuple(about["sources"]),
         dropped_rows=about.get("dropped_rows", 0),
         value_kind=about.get("value_kind"),
+        weight_squares=about.get("weight_squares"),
     )
     problem = problem_of_cells(sketch)
     if problem:
@@ -337,6 +346,8 @@ def problem_of_cells(sketch: Sketch) -> str | None:
         return f"its score type is {sketch.score_type!r}"
     if sketch.value_kind not in (None, "row", "positive") or not (sketch.values >= 0.0).all():
         return "a sum of values is missing, below 0, or of an unknown kind"
+    if sketch.weight_squares is not None and not 0.0 < sketch.weight_squares < np.inf:
+        return "its sum of squared weights is not above 0"
     if not np.isfinite(sketch.cells.sums).all():
         return "a sum of weights is missing, or beyond the largest number"
     if not (weight > 0.0).all():

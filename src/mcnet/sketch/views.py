@@ -161,6 +161,11 @@ def _sum(one: Sketch, other: Sketch) -> Sketch:
     ):
         if here != there:
             raise InputError(f"sketches of different {what} do not add up: {here} and {there}; make both alike")
+    if (one.weight_squares is None) != (other.weight_squares is None):
+        raise InputError(
+            "a sketch whose rows are weighted by propensity and one without do not add up: make both with propensity; "
+            "rows that are always logged have 1"
+        )
     contexts, first, second = one.contexts.united(other.contexts)
     both = Cells.concatenate(
         Cells(first[one.context], one.cells.key, one.fold, one.cells.sums),
@@ -175,6 +180,7 @@ def _sum(one: Sketch, other: Sketch) -> Sketch:
         columns={name: column for name, column in one.columns.items() if other.columns.get(name) == column},
         negatives_kept=one.negatives_kept if one.negatives_kept == other.negatives_kept else None,
         known_sources=tuple(dict.fromkeys((*one.sources, *other.sources))),
+        weight_squares=None if one.weight_squares is None else one.weight_squares + (other.weight_squares or 0.0),
     )
 
 
@@ -204,7 +210,7 @@ def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None
     place = sketch.contexts.names.index(name)
     codes = sketch.contexts.table[sketch.context, place]
     others = [other for other in sketch.contexts.names if other != name]
-    parts, weight, counted = {}, 0.0, 0
+    parts, weight, counted, total = {}, 0.0, 0, float(sketch.cells.sums[:, 0].sum())
     values = sketch.contexts.values[place]
     # Sorted once: thousands of periods must not read all cells each. Stable, so cells keep their order.
     by_code = np.argsort(codes, kind="stable")
@@ -217,21 +223,12 @@ def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None
             used, renumbered = np.unique(sketch.context[inside], return_inverse=True)
             kept = sketch.cells.take(inside)
             cells = Cells(renumbered.astype(np.int32), kept.key, kept.fold, kept.sums)
-            share = float(kept.sums[:, 0].sum()) / sketch.total_weight
+            share = float(kept.sums[:, 0].sum()) / total
             # Nobody knows which part a row belongs to that was left out: each has its share, and all together have all.
             weight += share
             dropped = round(sketch.dropped_rows * weight) - counted
             counted += dropped
-            contexts = sketch.contexts.subset(used)
-            # Parts of one sketch may be added again, so each is its own source.
-            part = replace(
-                sketch,
-                contexts=contexts,
-                cells=cells,
-                rows=round(sketch.rows * share),
-                known_sources=None,
-                dropped_rows=dropped,
-            )
+            part = sketch.part(cells, contexts=sketch.contexts.subset(used), dropped_rows=dropped)
             parts[label] = part.only(*others)
     return parts
 
