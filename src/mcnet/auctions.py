@@ -1,6 +1,6 @@
 """Replay auctions: what bids made of probabilities would have won, paid and earned, beside each other."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -10,13 +10,18 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray, sums_by
 from mcnet._shared.messages import aligned, amount, count, counted, signed_amount, warn
 from mcnet.errors import Advice, InputError
-from mcnet.metrics.calibration_error import group_pcoc
-from mcnet.metrics.field_values import compact
+from mcnet.metrics.field_values import CodedField, combine, compact
 from mcnet.metrics.intervals import two_sided
 from mcnet.metrics.money import row_values
-from mcnet.metrics.sums import group_sums
 from mcnet.plots.style import AFTER, BEFORE, LINES, Spec, axis, layout, numbers
-from mcnet.rows.columns import check_lengths, labels_column, scores_column, values_column
+from mcnet.rows.columns import (
+    check_lengths,
+    labels_column,
+    restore_negatives,
+    scores_column,
+    values_column,
+    weights_column,
+)
 from mcnet.rows.fields import MISSING_LABEL, field_columns
 
 Auction = Literal["second", "first"]
@@ -41,6 +46,7 @@ class Auctions:
     Attributes
     ----------
     label, price, value : of each row, in units of money.
+    weight : how many auctions each row stands for.
     blocks, periods : the number of each row's block, for intervals, and period, for the budget.
     auction : "second" pays the market price, "first" the own bid.
     budget : what may be spent in a period; bids stop when the next win would exceed it.
@@ -49,14 +55,15 @@ class Auctions:
     label: FloatArray
     price: FloatArray
     value: FloatArray
+    weight: FloatArray
     blocks: IndexArray
     periods: IndexArray
     auction: Auction
     budget: float | None
 
     def won(self, bids: FloatArray) -> tuple[MaskArray, FloatArray]:
-        """Return which rows bids win, and what each row costs if it is won."""
-        cost = self.price if self.auction == "second" else bids
+        """Return which rows bids win, and what each row costs if it is won, all auctions it stands for together."""
+        cost = self.weight * (self.price if self.auction == "second" else bids)
         won = bids > self.price
         if self.budget is not None:
             for period in range(int(self.periods.max()) + 1):
@@ -70,16 +77,17 @@ class Auctions:
         won, cost = self.won(self.value * probabilities)
         rows = np.flatnonzero(won)
         number = int(self.blocks.max()) + 1
-        earned = self.value[rows] * self.label[rows]
+        positives = self.weight[rows] * self.label[rows]
+        earned = self.value[rows] * positives
         per_block = sums_by(self.blocks[rows], earned - cost[rows], number) if len(rows) else np.zeros(number)
-        spend, positives, value = (float(column.sum()) for column in (cost[rows], self.label[rows], earned))
-        return Outcome(len(rows), spend, positives, value, per_block, won)
+        sums = (float(column.sum()) for column in (self.weight[rows], cost[rows], positives, earned))
+        return Outcome(*sums, per_block, won)
 
 
 class Outcome(NamedTuple):
     """What the bids of one model come to."""
 
-    won: int
+    won: float
     spend: float
     positives: float
     value: float
@@ -122,8 +130,10 @@ class WonCheck:
     Attributes
     ----------
     barely, easily : predicted over observed positives (PCOC) of the third of the won rows whose price is nearest to
-        the bid, and of the third whose price is farthest below it.
-    ratio : barely / easily, with its interval (`low`, `high`): 1 if the margin does not matter.
+        the bid, and of the third whose price is farthest below it, among rows of like field values and probabilities.
+    ratio : the former over the latter, with its interval (`low`, `high`): 1 if the margin does not matter. Rows are
+        compared with those of the same field values and about the same probability alone (Mantel and Haenszel), since
+        these may be off by themselves, and their prices differ.
     """
 
     barely: float
@@ -138,17 +148,28 @@ class WonCheck:
         if not self.low > 1.0 and not self.high < 1.0:
             return None
         over = self.ratio > 1.0
-        off = f"{'over' if over else 'under'}-predicted by {abs(self.ratio - 1.0):.0%}"
+        ends = sorted(abs(end - 1.0) for end in (self.low, self.high))
+        off = f"{'over' if over else 'under'}-predicted by {abs(self.ratio - 1.0):.0%} ({ends[0]:.0%} … {ends[1]:.0%})"
         cost = "raised bids win more of them, at a loss" if over else "bids on rows that are nearly lost are too low"
         return (
-            f"rows that you barely won are {off} against those easily won (PCOC {self.barely:.3g} and "
-            f"{self.easily:.3g}): you calibrate on winners, which are not like all auctions, and {cost}; weigh rows by "
-            "the probability of winning (--propensity)"
+            f"rows that you barely won are {off} against those easily won with the same field values and scores: you "
+            f"calibrate on winners, which are not like all auctions, and {cost}; weigh rows by the probability of "
+            "winning (--propensity)"
         )
 
 
+_MARGIN_SCORE_BINS = 50
+
+
 def check_won_rows(
-    probabilities: FloatArray, labels: FloatArray, price: FloatArray, bids: FloatArray, *, level: float = 0.99
+    probabilities: FloatArray,
+    labels: FloatArray,
+    price: FloatArray,
+    bids: FloatArray,
+    *,
+    contexts: IndexArray | None = None,
+    weight: FloatArray | None = None,
+    level: float = 0.99,
 ) -> WonCheck | None:
     """Return whether the calibration error of won rows depends on how narrowly they were won; None if too few were.
 
@@ -156,20 +177,37 @@ def check_won_rows(
     ----------
     probabilities, labels : of the rows.
     price, bids : the market price, and the bid that was made.
+    contexts : the number of each row's field values.
+    weight : how many auctions each row stands for.
     level : of the interval; an interval without 1 is worth a warning.
     """
-    rows = np.flatnonzero((bids > price) & (bids > 0.0))
+    rows = np.flatnonzero((bids > price) & (bids > 0.0) & (True if weight is None else weight > 0.0))
     if len(rows) < 3:
         return None
-    share = price[rows] / bids[rows]
-    third = np.searchsorted(np.quantile(share, (1 / 3, 2 / 3)), share, side="right")
-    sums = group_sums(probabilities[rows], labels[rows], third, count=3)
-    if not (sums.positives >= 5.0)[[0, 2]].all():
+    p, w = probabilities[rows], np.ones(len(rows)) if weight is None else weight[rows]
+    order = np.argsort(p, kind="stable")
+    predicted = np.cumsum((w * p)[order])
+    score_bin = np.empty(len(rows), dtype=np.intp)
+    score_bin[order] = np.minimum(predicted / predicted[-1] * _MARGIN_SCORE_BINS, _MARGIN_SCORE_BINS - 1)
+    given = score_bin if contexts is None else contexts[rows] * _MARGIN_SCORE_BINS + score_bin
+    strata, known = compact(given)
+    # Thirds by margin within each stratum.
+    order = np.lexsort((price[rows] / bids[rows], strata))
+    size = np.bincount(strata, minlength=len(known))
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(size) - size, size)
+    third = np.empty(len(rows), dtype=np.intp)
+    third[order] = 3 * (2 * place + 1) // (2 * size[strata[order]])
+    cells, y = strata * 3 + third, labels[rows]
+    seen, expected, noise = (sums_by(cells, x, 3 * len(known)).reshape(-1, 3) for x in (w * y, w * p, w * w * y))
+    share = np.divide(expected[:, 2], expected[:, 0] + expected[:, 2], out=np.zeros(len(known)), where=size > 1)
+    easily, barely = float((seen[:, 0] * share).sum()), float((seen[:, 2] * (1.0 - share)).sum())
+    if not (seen.sum(axis=0) >= 5.0)[[0, 2]].all() or not (easily > 0.0 and barely > 0.0):
         return None
-    pcoc, _, _ = group_pcoc(sums)
-    ratio = float(pcoc[2] / pcoc[0])
-    reach = two_sided(level) * float(np.sqrt((1.0 / sums.positives[[0, 2]]).sum()))
-    return WonCheck(float(pcoc[2]), float(pcoc[0]), ratio, ratio * float(np.exp(-reach)), ratio * float(np.exp(reach)))
+    ratio = easily / barely
+    variance = (noise[:, 0] * share**2).sum() / easily**2 + (noise[:, 2] * (1.0 - share) ** 2).sum() / barely**2
+    reach = float(np.exp(two_sided(level) * np.sqrt(variance)))
+    pcoc = expected.sum(axis=0) / seen.sum(axis=0)
+    return WonCheck(float(pcoc[2]), float(pcoc[0]), ratio, ratio / reach, ratio * reach)
 
 
 # The replay of several models on the same rows.
@@ -188,16 +226,18 @@ class Replay:
     fields : the values of each field, and the number of each row's value.
     level, seed : of the intervals.
     won_check : whether the rows look like winners alone, see `check_won_rows`.
+    per_positive : whether the value is known of positives alone, so that the mean of the field value is bid with.
     """
 
     outcomes: Mapping[str, Outcome]
     against: str
     auctions: Auctions
     probabilities: Mapping[str, FloatArray]
-    fields: Mapping[str, tuple[tuple[str, ...], IndexArray]]
+    fields: Mapping[str, CodedField]
     level: float
     seed: int
     won_check: WonCheck | None
+    per_positive: bool = False
 
     @cached_property
     def differences(self) -> dict[str, SurplusDifference]:
@@ -222,6 +262,8 @@ class Replay:
         truth = self.outcomes.get(TRUTH)
         return {
             "rows": len(self.auctions.label),
+            "auctions": float(self.auctions.weight.sum()),
+            "value_of": "positives alone: the mean of each field value" if self.per_positive else "every row",
             "auction": self.auctions.auction,
             "budget": self.auctions.budget,
             "blocks": int(self.auctions.blocks.max()) + 1,
@@ -256,8 +298,8 @@ class Replay:
         """
         if field not in self.fields:
             raise InputError(f"there is no field {field!r}; there are {', '.join(self.fields) or 'none'}")
-        values, codes = self.fields[field]
-        worth = self.auctions.value * self.auctions.label
+        codes, values = self.fields[field].codes, self.fields[field].values
+        worth = self.auctions.value * self.auctions.label * self.auctions.weight
         result = {}
         for name, outcome in self.outcomes.items():
             _, cost = self.auctions.won(self.auctions.value * self.probabilities[name])
@@ -333,12 +375,17 @@ class Replay:
             figures = (amount(outcome.spend), count(outcome.positives), amount(outcome.surplus))
             words = (amount(outcome.returned), amount(outcome.cost_per_positive))
             difference = "" if name == self.against else f"{signed_amount(gap.value)}{interval}{relative}"
-            lines.append((name, f"{outcome.won:,}", *figures, *words, difference))
+            lines.append((name, count(outcome.won), *figures, *words, difference))
         blocks = int(self.auctions.blocks.max()) + 1
         few = "; too few for an interval" if blocks < _FEWEST_BLOCKS else ""
         spent = "" if self.auctions.budget is None else f", a budget of {amount(self.auctions.budget)} per period"
         rows = counted(len(self.auctions.label), "auction")
-        note = f"{rows}, {self.auctions.auction} price{spent}; intervals from {counted(blocks, 'block')} of rows{few}"
+        stand = float(self.auctions.weight.sum())
+        if stand != len(self.auctions.label):
+            rows = f"{counted(len(self.auctions.label), 'row')} that stand for {count(stand)} auctions"
+        mean = "; values are means of positives, per field value" if self.per_positive else ""
+        blocked = f"intervals from {counted(blocks, 'block')} of rows{few}"
+        note = f"{rows}, {self.auctions.auction} price{spent}; {blocked}{mean}"
         warning = "" if self.won_check is None or self.won_check.warning is None else f"\n{self.won_check.warning}"
         return f"{aligned(lines)}\n{note}{warning}"
 
@@ -353,10 +400,13 @@ def replay(
     probabilities: Mapping[str, Any],
     labels: Any,
     price: Any,
-    value: Any,
+    value: Any = None,
     *,
-    price_per: float = 1.0,
+    value_per_positive: Any = None,
+    price_per: float | None = None,
     field: Any = None,
+    weight: Any = None,
+    negatives_kept: float = 1.0,
     blocks: Any = None,
     periods: Any = None,
     auction: Auction = "second",
@@ -377,8 +427,11 @@ def replay(
     labels : the column of labels, 0 or 1.
     price : the column of market prices, the highest bid of the others.
     value : what a positive is worth: a number, or a column.
-    price_per : for how many rows a price is: 1000 for prices per thousand impressions.
+    value_per_positive : a column of it that only positives have; the mean of each field value is bid with.
+    price_per : for how many rows a price is, 1 if not given: 1000 for prices per thousand impressions.
     field : one column, or several as {name: column}, to show where the money is.
+    weight : a column of how many auctions each row stands for.
+    negatives_kept : the fraction of negatives that survived down-sampling; each stands for its inverse of auctions.
     blocks : a column of block numbers, or the rows of a block; 100 blocks in the order of the rows if not given.
         Intervals come from whole blocks: a few positives decide, and rows of one block depend on each other.
     periods : a column of periods, such as days, in the order of the rows; the budget begins anew in each.
@@ -401,43 +454,55 @@ def replay(
         raise InputError("there is no model to replay; give at least one column of probabilities by name")
     check_rules(auction, budget, price_per, level)
     y = labels_column(labels)
-    cost = values_column(price, name="price", advice=_PRICE_ADVICE) / price_per
+    w = None if weight is None else weights_column(weight)
+    if w is not None:
+        check_lengths(label=y, weight=w)
+    y, w = restore_negatives(y, w, negatives_kept)
+    w = np.ones_like(y) if w is None else w
+    if not w.any():
+        raise InputError("every weight is 0; at least one row must stand for an auction")
+    cost = values_column(price, name="price", advice=_PRICE_ADVICE) / (price_per or 1.0)
     chances = {name: scores_column(column, name=name, clip=False) for name, column in probabilities.items()}
     if truth is not None:
         if TRUTH in chances:
             raise InputError(f"{TRUTH!r} is the name of the true probabilities; call that model something else")
         chances[TRUTH] = scores_column(truth, name=TRUTH, clip=False)
     check_lengths(label=y, price=cost, **chances)
-    worth = row_values(y, np.ones_like(y), {}, value, None)
+    fields = {
+        column.name: CodedField(column.codes.astype(np.intp), _shown_values(column.values))
+        for column in field_columns(field)
+    }
+    check_lengths(label=y, **{f"field {name}": coded.codes for name, coded in fields.items()})
+    worth = row_values(y, w, fields, value, value_per_positive)
     if worth is None:
         raise InputError("the replay needs a value: what a positive is worth, as a number or a column")
-    columns = {column.name: column for column in field_columns(field)}
     numbered = _numbers(blocks, "blocks", len(y), max(-(-len(y) // _BLOCKS), 1))
     days = _numbers(periods, "periods", len(y), len(y))
-    auctions = Auctions(y, cost, worth.value, numbered, days, auction, budget)
+    auctions = Auctions(y, cost, worth.value, w, numbered, days, auction, budget)
     first = next(iter(chances)) if against is None else against
     if first not in chances:
         raise InputError(f"against is {first!r}, which is no model; there are {', '.join(chances)}")
     outcomes = {name: auctions.outcome(p) for name, p in chances.items()}
     _check_prices(auctions, chances, outcomes, price_per)
-    fields = {
-        name: (tuple(MISSING_LABEL if v is None else v for v in column.values), column.codes.astype(np.intp))
-        for name, column in columns.items()
-    }
-    check = check_won_rows(chances[first], y, cost, worth.value * chances[first])
-    return Replay(outcomes, first, auctions, chances, fields, level, seed, check)
+    contexts = combine(fields, len(y))[0].codes
+    check = check_won_rows(chances[first], y, cost, worth.value * chances[first], contexts=contexts, weight=w)
+    return Replay(outcomes, first, auctions, chances, fields, level, seed, check, worth.per_positive)
+
+
+def _shown_values(values: Sequence[str | None]) -> tuple[str, ...]:
+    return tuple(MISSING_LABEL if value is None else value for value in values)
 
 
 _PRICE_ADVICE = "a price is what winning the row would have cost, ≥ 0; leave out rows whose price is not known"
 
 
-def check_rules(auction: str, budget: float | None, price_per: float, level: float) -> None:
+def check_rules(auction: str, budget: float | None, price_per: float | None, level: float) -> None:
     """Refuse rules of a replay that are none, before anything is read."""
     if auction not in ("second", "first"):
         raise InputError(f"auction is {auction!r}; it must be 'second' or 'first'")
     if budget is not None and not 0.0 < budget < np.inf:
         raise InputError(f"budget is {budget:g}; what may be spent in a period must be above 0")
-    if not 0.0 < price_per < np.inf:
+    if price_per is not None and not 0.0 < price_per < np.inf:
         raise InputError(f"price_per is {price_per:g}; it must be a number of rows above 0, such as 1000")
     if not 0.0 < level < 1.0:
         raise InputError(f"level is {level:g}; it must be between 0 and 1, such as 0.95")
@@ -456,12 +521,12 @@ def _numbers(given: Any, name: str, rows: int, usual: int) -> IndexArray:
 
 
 def _check_prices(
-    auctions: Auctions, chances: Mapping[str, FloatArray], outcomes: Mapping[str, Outcome], price_per: float
+    auctions: Auctions, chances: Mapping[str, FloatArray], outcomes: Mapping[str, Outcome], price_per: float | None
 ) -> None:
     """Refuse bids that no price of the log can judge: above all of them, or all below; warn where nearly all are."""
     highest, lowest = float(auctions.price.max()), float(auctions.price.min())
     units = Advice("check value and price_per", shell="check --value and --price-per")
-    if price_per == 1.0:
+    if price_per is None:
         asked = "are prices per thousand rows? then {}"
         units = Advice(asked.format("pass price_per=1000"), shell=asked.format("--price-per 1000"))
     if not highest > 0.0:
@@ -474,9 +539,9 @@ def _check_prices(
                 "cannot know what other bids would win",
                 advice=Advice("check value and price_per", shell="check --value and --price-per"),
             )
-        if auctions.budget is None and outcomes[name].won == len(p):
+        if auctions.budget is None and outcomes[name].rows.all():
             warn(f"the bids of {name} win every row: the replay cannot know what higher bids would win")
-    won = max(outcome.won for outcome in outcomes.values())
+    won = max(int(np.count_nonzero(outcome.rows)) for outcome in outcomes.values())
     most = max(float((auctions.value * p).max()) for p in chances.values())
     if won == 0:
         raise InputError(f"no bid (up to {most:.3g}) is above its price (from {lowest:.3g})", advice=units)

@@ -131,6 +131,73 @@ def test_the_check_of_won_rows_speaks_in_both_directions():
         assert words[1] in found.warning
 
 
+def test_fields_and_scores_that_are_off_by_themselves_are_no_trap():
+    """Dear countries and high scores are over-predicted, whatever the margin: nothing depends on who wins."""
+    alarms = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        country = rng.integers(0, 2, 60_000)
+        p = 1 / (1 + np.exp(-rng.normal(-2.5, 0.8, len(country))))
+        price = p.mean() * rng.uniform(0.0, np.where(country == 1, 1.5, 0.5))
+        truth = p * np.where(country == 1, 0.7, 1.0) * (p / 0.1) ** -0.2
+        y = (rng.random(len(p)) < truth).astype(float)
+        field = {"country": country.astype(str)}
+        alarms += mcnet.replay({"scores": p}, y, price, 1.0, field=field).won_check.warning is not None
+    assert alarms <= 2
+
+
+def test_rows_stand_for_as_many_auctions_as_their_weight():
+    made = auctions(6_000)
+    times = np.random.default_rng(5).integers(0, 4, len(made))
+    each = np.repeat(np.arange(len(made)), times)
+    field, blocks = {"country": made.country.astype(str)}, np.arange(len(made)) // 60
+
+    def replayed(rows, **how):
+        known = {"country": field["country"][rows]}
+        return mcnet.replay(
+            {"scores": made.score[rows], "halves": made.score[rows] / 2},
+            made.label[rows], made.price[rows], 1.0, field=known, blocks=blocks[rows], **how,
+        )  # fmt: skip
+
+    weighted, repeated = replayed(slice(None), weight=times), replayed(each)
+    for name, outcome in repeated.outcomes.items():
+        assert weighted.outcomes[name][:4] == pytest.approx(outcome[:4])
+        assert weighted.outcomes[name].by_block == pytest.approx(outcome.by_block)
+    assert weighted.differences["halves"].low == pytest.approx(repeated.differences["halves"].low)
+    surplus = [found.surplus_by_value("country")[1]["scores"] for found in (weighted, repeated)]
+    assert surplus[0] == pytest.approx(surplus[1])
+    assert f"stand for {len(each):,} auctions" in str(weighted)
+
+
+def test_a_down_sampled_log_has_the_surplus_of_all_its_auctions():
+    made = auctions(200_000)
+    kept = (made.label > 0) | (np.random.default_rng(5).random(len(made)) < 0.2)
+    whole = mcnet.replay({"scores": made.score}, made.label, made.price, made.value)
+    columns = ({"scores": made.score[kept]}, made.label[kept], made.price[kept], made.value)
+    found = mcnet.replay(*columns, negatives_kept=0.2)
+    assert found.outcomes["scores"].surplus == pytest.approx(whole.outcomes["scores"].surplus, rel=0.05)
+    assert found.outcomes["scores"].won == pytest.approx(whole.outcomes["scores"].won, rel=0.02)
+    assert mcnet.replay(*columns).outcomes["scores"].surplus > 1.5 * whole.outcomes["scores"].surplus
+    for how, problem in (
+        ({"negatives_kept": 0.0}, "negatives_kept is 0"),
+        ({"weight": np.zeros(kept.sum())}, "every weight is 0"),
+        ({"weight": -np.ones(kept.sum())}, "below 0"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            mcnet.replay(*columns, **how)
+
+
+def test_a_value_that_only_positives_have_is_bid_as_the_mean_of_its_field_value():
+    made = auctions(20_000)
+    worth = np.where(made.country == 0, 2.0, 1.0)
+    known, field = np.where(made.label > 0, worth, np.nan), {"country": made.country.astype(str)}
+    chances = {"scores": made.score}
+    found = mcnet.replay(chances, made.label, made.price, value_per_positive=known, field=field)
+    expected = mcnet.replay(chances, made.label, made.price, worth, field=field)
+    assert found.outcomes["scores"].surplus == pytest.approx(expected.outcomes["scores"].surplus)
+    assert "means of positives" in str(found)
+
+
 def test_bids_that_win_next_to_nothing_are_questioned():
     made = auctions(4_000)
     price = made.price * 1000
@@ -139,6 +206,8 @@ def test_bids_that_win_next_to_nothing_are_questioned():
         mcnet.replay({"scores": made.score}, made.label, price, made.value)
     with pytest.warns(mcnet.CalibrationWarning, match="check value and price_per"):
         mcnet.replay({"scores": made.score}, made.label, price * 1000, made.value, price_per=1000)
+    with pytest.warns(mcnet.CalibrationWarning, match="check value and price_per"):  # 1 was given, too
+        mcnet.replay({"scores": made.score}, made.label, price, made.value, price_per=1)
 
 
 def test_what_cannot_be_replayed_is_refused():
@@ -213,6 +282,13 @@ def test_the_command_replays_scores_models_and_methods(log, tmp_path, capsys):
     assert code == 0, err
     assert "budget of 9" in out
     assert "15 blocks" in out
+    # So does a model that was fitted on a down-sampled log.
+    sampled = tmp_path / "sampled.json"
+    assert called(capsys, "fit", log, *columns, "--negatives-kept", "0.5", "-o", sampled)[0] == 0
+    code, out, err = called(capsys, "value", log, "--model", sampled, *prices, "1")
+    assert (code, "negatives count 2 times" in err, "that stand for" in out) == (0, True, True)
+    code, out, err = called(capsys, "value", log, "--model", sampled, *prices, "1", "--negatives-kept", "1")
+    assert (code, "6,000 auctions" in out) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +303,8 @@ def test_the_command_replays_scores_models_and_methods(log, tmp_path, capsys):
         (["--price", "price", "--value", "1", "--fit-on", "log.parquet"], "--method"),
         (["--price", "price", "--value", "1", "--every", "1d"], "--time"),
         (["--price", "price", "--value", "1", "--price-per", "0.001"], "check --value and --price-per"),
+        (["--price", "price", "--value", "1", "--price-per", "1"], "check --value and --price-per"),
+        (["--price", "price", "--value", "1", "--value-per-positive", "worth"], "both given"),
         (["--price", "price", "--value", "1", "--method", "platt"], "--fit-on"),
         (["--price", "price", "--value", "1e9"], "above every price"),
     ],

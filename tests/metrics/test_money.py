@@ -12,6 +12,8 @@ from mcnet import Sketch
 from mcnet.errors import InputError
 from mcnet.metrics import money
 from mcnet.metrics.evaluation import evaluate_cells
+from mcnet.metrics.field_values import CodedField
+from mcnet.metrics.judged_rows import MetricSettings
 
 
 def world(seed=0, rows=40_000, values=20, wrong=None):
@@ -275,3 +277,30 @@ def test_the_money_of_rows_with_propensity_is_that_of_the_rows_they_stand_for():
         assert money.weight == pytest.approx(len(each))
         squares = (value**2 * p * (1 - p) / propensity**2).sum()
         assert money.table.sums.variance.sum() == pytest.approx(squares, rel=0.35 if "value" not in more else 0.01)
+
+
+def test_each_rare_field_value_has_its_own_money():
+    rng = np.random.default_rng(3)
+    number, rows = 300, 100
+    field = np.repeat(np.arange(number), rows)
+    p = np.full(len(field), 0.1)  # ten positives each are expected: too few for bins of their own
+    truth = np.where(field < 100, 0.02, 0.1)
+    y = (rng.random(len(p)) < truth).astype(float)
+    fields = {"field": CodedField(field, tuple(map(str, range(number))))}
+
+    def money_of(labels):
+        rows = money.RowValues(np.ones(len(p))).rows(p, labels, np.ones(len(p)))
+        return money.money_of_rows(rows, fields, MetricSettings())
+
+    values, table = money_of(y).fields["field"]
+    wrong = np.array([int(value) < 100 for value in values])
+    assert table.over[wrong, 0].mean() > 5 * table.over[~wrong, 0].mean()
+    assert table.over[:, 0].sum() == pytest.approx((p - truth).sum(), rel=0.15)
+    inside = (table.over[wrong, 1] <= 8.0) & (table.over[wrong, 2] >= 8.0)
+    assert inside.mean() > 0.85
+    shares = []
+    for seed in range(10):
+        right = np.random.default_rng(seed).random(len(p)) < 0.1
+        found = money_of(right.astype(float))
+        shares.append((found.over.value + found.under.value) / np.abs(np.bincount(field, right) - 10).sum())
+    assert np.mean(shares) < 0.05

@@ -330,14 +330,7 @@ def evaluate(
         typer.Option("--actions-table", metavar="FILE", help="Write that list as a table (.csv, .parquet)."),
     ] = None,
     logits: options.LogitsOfModel = None,
-    negatives_kept: Annotated[
-        float | None,
-        typer.Option(
-            "--negatives-kept",
-            metavar="SHARE",
-            help="The share of negatives that survived down-sampling; as in the model's fit if not given.",
-        ),
-    ] = None,
+    negatives_kept: options.NegativesKeptOfModel = None,
     time: Annotated[
         str | None, typer.Option("--time", metavar="COLUMN", help="The column of time: judge each period, too.")
     ] = None,
@@ -385,7 +378,15 @@ def evaluate(
           --value bid --actions
     """
     from mcnet.cli.options import printer_of
-    from mcnet.cli.sources import check_output, load_model, remembered, score_type, source_of, value_number
+    from mcnet.cli.sources import (
+        check_output,
+        load_model,
+        remembered,
+        remembered_negatives,
+        score_type,
+        source_of,
+        value_number,
+    )
     from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds, threshold_names
     from mcnet.metrics.evaluation import evaluate_cells, predict_cells
     from mcnet.metrics.judged_rows import MetricSettings
@@ -412,14 +413,8 @@ def evaluate(
         score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
         judged = logits is None and loaded.score_type == "logit"
         logits = score_type(loaded, logits) == "logit"
-        fitted_columns = loaded.provenance.get("columns", {})
-        weight = weight or fitted_columns.get("weight")
-        if negatives_kept is None and fitted_columns.get("negatives_kept", 1.0) != 1.0:
-            negatives_kept = fitted_columns["negatives_kept"]
-            printer.note(
-                f"negatives count {1.0 / negatives_kept:.6g} times, as in the fit of the model; "
-                "pass --negatives-kept 1 if this log has them all"
-            )
+        weight = weight or loaded.provenance.get("columns", {}).get("weight")
+        negatives_kept = remembered_negatives(printer, loaded, negatives_kept)
     spec = source.spec(context, score=score, label=label, weight=weight, logits=logits, negatives_kept=negatives_kept)
     inside = list(spec.fields) or None
     needed = loaded.fields if loaded is not None else ()

@@ -444,6 +444,14 @@ LogitsOfModel = Annotated[
 NegativesKept = Annotated[
     float, option("--negatives-kept", "SHARE", "The share of negatives that survived down-sampling.")
 ]
+NegativesKeptOfModel = Annotated[
+    float | None,
+    typer.Option(
+        "--negatives-kept",
+        metavar="SHARE",
+        help="The share of negatives that survived down-sampling; as in the model's fit if not given.",
+    ),
+]
 Interval = Annotated[
     float | None, option("--interval", "LEVEL", "Add the bounds of the credible interval of this level, such as 0.9.")
 ]

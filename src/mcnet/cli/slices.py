@@ -19,14 +19,7 @@ def slices(
     weight: options.Weight = None,
     exclude: options.Exclude = None,
     logits: options.LogitsOfModel = None,
-    negatives_kept: Annotated[
-        float | None,
-        typer.Option(
-            "--negatives-kept",
-            metavar="SHARE",
-            help="The share of negatives that survived down-sampling; as in the model's fit if not given.",
-        ),
-    ] = None,
+    negatives_kept: options.NegativesKeptOfModel = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -45,7 +38,7 @@ def slices(
     """
     from mcnet.cli.options import printer_of
     from mcnet.cli.run import plain_interrupts
-    from mcnet.cli.sources import load_model, remembered, score_type, source_of
+    from mcnet.cli.sources import load_model, remembered, remembered_negatives, score_type, source_of
     from mcnet.metrics.slices import find_slices
 
     printer = printer_of(context, json, quiet)
@@ -57,14 +50,8 @@ def slices(
     if loaded is not None:
         score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
         logits = score_type(loaded, logits) == "logit"
-        fitted = loaded.provenance.get("columns", {})
-        weight = weight or fitted.get("weight")
-        if negatives_kept is None and fitted.get("negatives_kept", 1.0) != 1.0:
-            negatives_kept = fitted["negatives_kept"]
-            printer.note(
-                f"negatives count {1.0 / negatives_kept:.6g} times, as in the fit of the model; "
-                "pass --negatives-kept 1 if this log has them all"
-            )
+        weight = weight or loaded.provenance.get("columns", {}).get("weight")
+        negatives_kept = remembered_negatives(printer, loaded, negatives_kept)
     if score is None or label is None:
         raise InputError("name the columns with --score and --label")
     spec = source.spec(

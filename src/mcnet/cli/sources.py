@@ -162,6 +162,18 @@ def remembered(model: "CalibrationModel", name: str, given: str | None) -> str:
     return column
 
 
+def remembered_negatives(printer: Printer, model: "CalibrationModel", given: float | None) -> float | None:
+    """Return the share of negatives that is given, or that of the rows that a model was fitted on, and say so."""
+    known: float = model.provenance.get("columns", {}).get("negatives_kept", 1.0)
+    if given is not None or known == 1.0:
+        return given
+    printer.note(
+        f"negatives count {1.0 / known:.6g} times, as in the fit of the model; "
+        "pass --negatives-kept 1 if this log has them all"
+    )
+    return known
+
+
 # Where the rows of a command come from: log files, saved sketches, or a journal.
 
 DEFAULT_PERIOD = "1d"

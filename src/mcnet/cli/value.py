@@ -27,9 +27,12 @@ def value(
         str | None,
         typer.Option("--value", metavar="COLUMN", help="What a positive is worth: a column, or a number."),
     ] = None,
+    value_per_positive: options.ValuePerPositive = None,
     score: options.Score = None,
     label: options.Label = None,
     field: options.Fields = None,
+    weight: options.Weight = None,
+    negatives_kept: options.NegativesKeptOfModel = None,
     model: Annotated[
         list[str] | None, typer.Option("--model", metavar="FILE", help="Bid with this model, too; may be repeated.")
     ] = None,
@@ -47,9 +50,9 @@ def value(
         typer.Option("--fit-on", metavar="LOG", help="With --method: the rows to fit on, of other auctions."),
     ] = None,
     price_per: Annotated[
-        float,
-        typer.Option("--price-per", metavar="N", help="A price is for this many rows, such as 1000."),
-    ] = 1.0,
+        float | None,
+        typer.Option("--price-per", metavar="N", help="A price is for this many rows, such as 1000; 1 if not given."),
+    ] = None,
     auction: Annotated[
         str, typer.Option("--auction", metavar="KIND", help="second: pay the market price; first: pay the bid.")
     ] = "second",
@@ -96,17 +99,18 @@ def value(
     """
     from mcnet.auctions import TRUTH, check_rules, replay
     from mcnet.cli.options import printer_of
-    from mcnet.cli.sources import check_output, load_model, source_of, value_number
+    from mcnet.cli.sources import check_output, load_model, remembered_negatives, source_of, value_number
     from mcnet.rows.derived import source_column
     from mcnet.rows.fields import field_columns
     from mcnet.rows.locations import read_options
 
     printer = printer_of(context, json, quiet)
-    if price is None or worth is None:
-        lacking = (
-            "market prices: name the column with --price" if price is None else "a value: what a positive is worth"
-        )
-        raise InputError(f"the replay needs {lacking}" + ("" if price is None else ", with --value"))
+    if price is None:
+        raise InputError("the replay needs market prices: name the column with --price")
+    if worth is None and value_per_positive is None:
+        raise InputError("the replay needs a value: what a positive is worth, with --value")
+    if worth is not None and value_per_positive is not None:
+        raise InputError("--value and --value-per-positive were both given; give the one that is known")
     if method and not fit_on:
         raise InputError("a method is fitted on rows of other auctions than those replayed; name them with --fit-on")
     if fit_on and not method:
@@ -124,17 +128,20 @@ def value(
         raise InputError("two models have the same file name; give them different ones")
     if taken := {SCORES, TRUTH} & loaded.keys():
         raise InputError(f"{min(taken)!r} is what the replay calls something else; give that model's file another name")
-    spec = source.spec(context, **_remembered(context, list(loaded.values())), weight=None, negatives_kept=None)
+    for each in loaded.values():
+        negatives_kept = remembered_negatives(printer, each, negatives_kept)
+    remembered = _remembered(context, list(loaded.values()))
+    spec = source.spec(context, **remembered, negatives_kept=negatives_kept)
     if spec.score is None or spec.label is None:
         raise InputError("name the columns with --score and --label")
     for name in method or []:
         if name in loaded:
             raise InputError(f"a model and a method are both called {name!r}; give the model's file another name")
         loaded[name] = _fitted(printer, context, name, fit_on or [], spec)
-    number = value_number(worth)
+    number = None if worth is None else value_number(worth)
     block_rows = int(block) if block is not None and block.isdecimal() else None
     wanted = {"price": price, "value": worth if number is None else None, "truth": truth, "time": time}
-    wanted["block"] = block if block_rows is None else None
+    wanted |= {"block": block if block_rows is None else None, "per_positive": value_per_positive, "weight": weight}
     fields = list(dict.fromkeys([*(field or []), *(f for m in loaded.values() for f in m.fields)]))
     rows = _read(printer, source, spec, {role: name for role, name in wanted.items() if name is not None}, fields)
     scores = rows[spec.score].to_numpy()
@@ -148,8 +155,11 @@ def value(
         chances,
         rows[spec.label],
         rows[price],
-        rows[worth] if number is None else number,
+        number if worth is None or number is not None else rows[worth],
+        value_per_positive=None if value_per_positive is None else rows[value_per_positive],
         price_per=price_per,
+        weight=None if weight is None else rows[weight],
+        negatives_kept=spec.negatives_kept,
         field=field_columns({f: rows[source_column(f)] for f in field or fields}, edges) if field or fields else None,
         blocks=block_rows if block_rows is not None else rows[block] if block is not None else periods,
         periods=periods,
@@ -193,7 +203,7 @@ def _fitted(printer: Printer, context: typer.Context, method: str, logs: list[st
     chosen = calibrator(method)
     source = source_of(logs, alone=False)
     fields = spec.fields if chosen.field_use != "none" else ()
-    how = RowSpec(fields=fields) if source.finished else replace(spec, fields=fields)
+    how = RowSpec(fields=fields) if source.finished else replace(spec, fields=fields, value_per_positive=None)
     sketch = source.read(printer, how, title="reading the rows to fit on")
     return chosen.fit_sketch(sketch if fields else sketch.pooled()).model_
 
@@ -207,7 +217,7 @@ def _read(printer: Printer, source: Any, spec: Any, wanted: dict[str, str], fiel
 
     fields = list(dict.fromkeys(map(source_column, fields)))
     texts = [*fields, *(wanted[role] for role in ("time", "block") if role in wanted)]
-    figures = [spec.score, spec.label, *(wanted[role] for role in ("price", "value", "truth") if role in wanted)]
+    figures = [spec.score, spec.label, *(wanted[role] for role in wanted if role not in ("time", "block"))]
     columns = list(dict.fromkeys([*figures, *texts]))
     with unchanged_files(source.paths), printer.progress("reading") as advance:
         frame = open_log(

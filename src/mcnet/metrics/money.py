@@ -322,17 +322,18 @@ def _money_draws(
         draws[:, ~is_rare] = error_draws(error[~is_rare], noise[~is_rare], number, rng)
     if is_rare.any():
         draws[:, is_rare] = rare_draws(whole.seen[is_rare], whole.expected[is_rare], number, rng)
+        error[is_rare] = draws[:, is_rare].mean(axis=0)
     draws = draws[:, codes]
     # The bins of all rare field values are those of one more, after all others.
     bins, of_bin = compact(np.where(rare, len(old), codes) * SCORE_BINS + bin_of)
     in_bins = _added(sums, bins, len(of_bin))
-    owners, _ = compact(of_bin // SCORE_BINS)
-    common, _ = _relative(_added(in_bins, owners, int(owners.max()) + 1))
+    explained = sums_by(bins, error[codes] * sums.predicted, len(of_bin)) / in_bins.predicted
     error, noise = _relative(in_bins)
+    owners, _ = compact(of_bin // SCORE_BINS)
     several = np.flatnonzero(np.bincount(owners)[owners] > 1)
     if len(several) > 1:
         differs = np.zeros((number, len(of_bin)))
-        differs[:, several] = error_draws((error - common[owners])[several], noise[several], number, rng)
+        differs[:, several] = error_draws((error - explained)[several], noise[several], number, rng)
         draws += differs[:, bins]
     draws *= sums.predicted
     return draws
@@ -556,9 +557,7 @@ def rows_of_cells(p: FloatArray, sketch: Sketch) -> tuple[ValueRows, IntArray | 
     """Return what money is computed from, and which cell each of it belongs to; None for every cell, in order."""
     if sketch.value_kind == "positive":
         number = len(sketch.contexts)
-        sums = (
-            sums_by(sketch.context, column, number) for column in (sketch.values[:, 1], sketch.cells.sums[:, 1])
-        )
+        sums = (sums_by(sketch.context, column, number) for column in (sketch.values[:, 1], sketch.cells.sums[:, 1]))
         values = RowValues(mean_values(*sums)[sketch.context] / VALUE_UNITS, per_positive=True)
         rows = values.rows(p, sketch.rate, sketch.cells.sums[:, 0])
         return replace(rows, variance=rows.variance / sketch.scale), None

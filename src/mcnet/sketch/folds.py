@@ -56,9 +56,7 @@ def split_counts(weight: FloatArray, positives: FloatArray, folds: int, seed: in
     return negatives + positive, positive
 
 
-def split_cells(
-    cells: Cells, folds: int, seed: int, values: FloatArray | None = None, scale: float = 1.0
-) -> Cells:
+def split_cells(cells: Cells, folds: int, seed: int, values: FloatArray | None = None, scale: float = 1.0) -> Cells:
     """Split the rows behind each cell into folds at random; the folds of a cell add up to it.
 
     `values` has the three sums of values of each cell, if the rows have a value: they are divided as the rows are.
