@@ -80,8 +80,9 @@ class Auctions:
         positives = self.weight[rows] * self.label[rows]
         earned = self.value[rows] * positives
         per_block = sums_by(self.blocks[rows], earned - cost[rows], number) if len(rows) else np.zeros(number)
-        sums = (float(column.sum()) for column in (self.weight[rows], cost[rows], positives, earned))
-        return Outcome(*sums, per_block, won)
+        columns = (self.weight[rows], cost[rows], positives, earned)
+        auctions, spend, seen, value = (float(column.sum()) for column in columns)
+        return Outcome(auctions, spend, seen, value, per_block, won)
 
 
 class Outcome(NamedTuple):

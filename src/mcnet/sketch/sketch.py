@@ -303,7 +303,7 @@ class Sketch:
         if not 0.0 < float(factor) < np.inf:
             raise InputError(f"a sketch was scaled by {factor}; the factor is a number above 0")
         cells = scaled_cells(self.cells, float(factor))
-        squares = self.part_of_squares(float(factor))
+        squares = self._part_of_squares(float(factor))
         return replace(self, cells=cells, known_sources=self.sources, weight_squares=squares)
 
     __rmul__ = __mul__
@@ -449,11 +449,11 @@ class Sketch:
         Sketch : parts of one sketch may be added again, so each is its own source.
         """
         share = float(cells.sums[:, 0].sum()) / float(self.cells.sums[:, 0].sum()) if len(self) else 0.0
-        squares = self.part_of_squares(share)
+        squares = self._part_of_squares(share)
         rows = round(self.rows * share)
         return replace(self, cells=cells, rows=rows, known_sources=None, weight_squares=squares, **changes)
 
-    def part_of_squares(self, share: float) -> float | None:
+    def _part_of_squares(self, share: float) -> float | None:
         """Return a share of the squares of weights, if there are any."""
         return None if self.weight_squares is None else self.weight_squares * share
 
