@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from mcnet.errors import CalibrationWarning, InputError
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.entries import _saved
+from mcnet.sketch.views import sketches_by
+from mcnet.store.entries import Spool
 from mcnet.store.journal import Journal
 from mcnet.store.schema import entries
 from mcnet.store.store import Store
@@ -222,20 +223,22 @@ def test_periods_that_do_not_fit_into_memory_wait_on_disk_and_come_out_the_same(
     asked = {"score": "score", "label": "click", "field": "country", "time": "ts", "every": "1h"}
     whole, spilled = opened("whole"), opened("spilled")
     whole.add_files(tmp_path / "log.parquet", **asked)
-    parts = []
+    parts, files = [], []
     monkeypatch.setattr("mcnet.rows.logs.BATCH_ROWS", 500)
     monkeypatch.setattr("mcnet.sketch.accumulate._DENSE_CELLS_PER_ROW", 0)
-    for module in ("journal", "entries"):
-        monkeypatch.setattr(f"mcnet.store.{module}.MOST_CELLS_IN_MEMORY", 600)
-    monkeypatch.setattr("mcnet.store.additions._BYTES_IN_MEMORY", 600)
-    monkeypatch.setattr("mcnet.store.entries._saved", lambda *given: parts.append(given) or _saved(*given))
+    monkeypatch.setattr("mcnet.store.journal._MOST_CELLS_IN_MEMORY", 600)
+    monkeypatch.setattr("mcnet.store.entries._BYTES_IN_MEMORY", 600)
+    put = Spool.put
+    monkeypatch.setattr(Spool, "put", lambda self, content: files.append(self) or put(self, content))
+    monkeypatch.setattr("mcnet.store.entries.sketches_by", lambda *given: parts.append(given) or sketches_by(*given))
     added = spilled.add_files(tmp_path / "log.parquet", **asked)
     assert added.rows == 4000
     assert len(parts) >= 4
+    assert len(files) > (1 if ordered else 3) * len(whole.periods), "beside what is written, rows wait"
     assert dict(spilled.sketches()) == dict(whole.sketches())
     assert {entry.digest for entry in spilled.entries()} == {entry.digest for entry in whole.entries()}
     assert spilled.add_files(tmp_path / "log.parquet", **asked).rows == 0
-    assert not [path for _, path in parts if path.exists()]
+    assert all(file.closed for file in files)
 
 
 def test_a_folder_is_no_journal(tmp_path):

@@ -78,35 +78,24 @@ def add(
     from mcnet.cli.sources import source_of, value_number
     from mcnet.errors import InputError
     from mcnet.rows.columns import check_value
-    from mcnet.sketch.scan import unnamed_column
-    from mcnet.store.entries import Addition
+    from mcnet.store.entries import Addition, NewFiles
     from mcnet.store.journal import Journal
 
     printer = printer_of(context, json, quiet)
     given = source_of(logs)
     if given.journal is not None:
         raise InputError(f"{logs[0]} is a store: give the logs or sketches that its journal was made of")
-    if given.sketched and (time is not None or every is not None):
-        raise InputError(f"{logs[0]} is a sketch and has no rows to split by time; name its period with --period")
-    if (time is None) == (period is None) or (time is None) != (every is None):
-        raise InputError("name the column of time with --time and --every, or one period of all rows with --period")
-    if counted is not None and time is None:
-        raise InputError("--counted gives the age of each period of --time; give the age of one period with --age")
     spec = given.spec(context)
     number = value_number(value)
     if number is not None:
         check_value(number)
-    if time is not None:
-        for name in ("score", "label"):
-            if getattr(spec, name) is None:
-                raise unnamed_column(logs[0], name)
-        spec = spec.with_time(time, every)
+    how = Addition(source, age, counted, replace, allow or ())
+    files = NewFiles.of(given.paths, spec if time is None else spec.with_time(time, every), how, period, every)
     options.announce_head(store, printer)
     plain_interrupts()
-    how = Addition(source, age, counted, replace, allow or ())
     with printer.progress("reading", given.row_count if printer.lively else None) as advance:
         kept = Journal(store, options.head_name())
-        added = kept.add_paths(given.paths, spec, how, advance, period=period)
+        added = kept.add_paths(files.paths, files.spec, how, advance, period=period)
     if number is not None:  # of every positive, so that no row has to carry it
         kept.store.configure(kept.head, value=number)
     printer.note(_what_changed(added, store))

@@ -1,7 +1,6 @@
 """The update job: add rows, learn, gate, publish, watch."""
 
 import dataclasses
-import hashlib
 import json
 import time as clock
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +13,7 @@ from typing import Any, Literal
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import finite
 from mcnet._shared.messages import warn
-from mcnet.errors import Advice, BusyError, InputError, McnetError
+from mcnet.errors import BusyError, InputError, McnetError
 from mcnet.field_search import search_files
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text
@@ -24,13 +23,12 @@ from mcnet.operations.learning import Checkpoints, Learnt, learn_journal
 from mcnet.operations.status import STATUS, Watched, run_document, served_past, status_of, watch
 from mcnet.report.monitor_page import write_status_page
 from mcnet.rows.columns import check_value
-from mcnet.rows.locations import Location, Locations, file_state, fingerprint, read_options
+from mcnet.rows.locations import Locations
 from mcnet.rows.logs import ChangedFileError, expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
-from mcnet.sketch.scan import are_sketches, unnamed_column
 from mcnet.store.additions import shape_of
-from mcnet.store.entries import Addition, OtherRowsError
+from mcnet.store.entries import Addition, NewFiles, OtherRowsError
 from mcnet.store.journal import Journal
 from mcnet.store.pointer import now
 from mcnet.store.state import FILES, MONITOR, REFUSED, SUSPECT, LoopState
@@ -57,52 +55,6 @@ class NewRows:
     """Files that an earlier run had added, and that were not read again."""
     left_out: tuple[str, ...] = ()
     """Why files were left out: they changed while they were read, or have other rows than when they were added."""
-
-
-@dataclass(frozen=True)
-class NewFiles:
-    """The files that a run is to add, and how."""
-
-    paths: Locations
-    spec: RowSpec
-    how: Addition
-    period: str | None
-    """The one period of all rows, if there is no column of time."""
-
-    @staticmethod
-    def of(logs: Any, spec: RowSpec, how: Addition, period: str | None, every: str | None) -> "NewFiles":
-        """Expand the names of files; refuse options that do not fit them."""
-        named = [logs] if isinstance(logs, str | PathLike) else list(logs)
-        if not named:
-            return NewFiles(Locations(), spec, how, period)
-        paths = logs if isinstance(logs, Locations) else expand_paths(named)
-        sketched = are_sketches(paths)
-        if sketched and (spec.time is not None or every is not None):
-            advice = Advice("name its period with {period}", period=None)
-            raise InputError(f"{named[0]} is a sketch and has no rows to split by time", advice=advice)
-        if (spec.time is None) == (period is None) or (spec.time is None) != (every is None):
-            how_to = "name the column of time and the length of a period ({}), or one period of all rows ({})"
-            advice = Advice(how_to.format("time, every", "period"), shell=how_to.format("--time, --every", "--period"))
-            raise InputError("the period of the rows is not known", advice=advice)
-        for name in () if sketched else ("score", "label"):
-            if getattr(spec, name) is None:
-                raise unnamed_column(named[0], name)
-        how.check(len(paths))
-        if how.counted is not None and spec.time is None:
-            advice = Advice("give the age of one period with age", shell="give the age of one period with --age")
-            raise InputError("counted gives the age of each period of a column of time", advice=advice)
-        return NewFiles(paths, spec, how, period)
-
-    def state_of(self, path: Location) -> list[Any]:
-        """Return what tells whether a file, and what becomes of it, is as it was."""
-        time = self.spec.time
-        cut = (time, None if time is None else self.spec.every[time], self.period, self.how.age, self.how.counted)
-        options = read_options()
-        chosen = tuple(option for option in (options.where, options.separator, options.drop_missing) if option)
-        read = (sorted(self.spec.arguments().items()), *cut, *chosen)
-        digest = hashlib.sha256(repr(read).encode()).hexdigest()[:16]
-        # What is not on disk is read each time; the journal knows rows that it has.
-        return [*(file_state(path) if isinstance(path, Path) else [fingerprint(path)]), digest]
 
 
 def add_rows(

@@ -1,7 +1,7 @@
 """Sketches from sketches: sums, other fields, parts of the rows, bins of equal mass."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -196,11 +196,10 @@ def held_back_parts(sketch: Sketch) -> Iterator[tuple[Sketch, Sketch, IntArray]]
             yield train.unfolded(), held, inside
 
 
-def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None) -> dict[str, Sketch]:
+def sketches_by(sketch: Sketch, name: str) -> dict[str, Sketch]:
     """Return one sketch per value of a field (a day, an hour), in order, without that field.
 
-    Scan the time column as one more field, and this splits the sketch by time. `wanted` names the values to return;
-    None for all.
+    Scan the time column as one more field, and this splits the sketch by time.
 
     >>> sketch = Sketch.from_rows([0.1, 0.2], [0, 1], field={"country": ["NL", "NL"], "day": ["mon", "tue"]})
     >>> {day: part.total_weight for day, part in sketches_by(sketch, "day").items()}
@@ -218,7 +217,7 @@ def sketches_by(sketch: Sketch, name: str, wanted: Collection[str] | None = None
     for code in sorted(range(len(values)), key=_by_number_or_text(values)):
         value, inside = values[code], by_code[ends[code] : ends[code + 1]]
         label = MISSING_LABEL if value is None else value
-        if len(inside) and (wanted is None or label in wanted):
+        if len(inside):
             # Contexts that a period lacks go too: only() keeps what its cells use.
             used, renumbered = np.unique(sketch.context[inside], return_inverse=True)
             kept = sketch.cells.take(inside)

@@ -2,16 +2,14 @@
 
 import json
 import queue
-import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
@@ -29,6 +27,7 @@ from mcnet.store.entries import (
     Entry,
     EntryKey,
     OtherRowsError,
+    Spool,
     check_first_period,
     check_periods,
     check_weights,
@@ -50,8 +49,6 @@ FEEDBACK = "feedback "
 
 _MOST_AT_ONCE = 500
 """How many values one statement names."""
-_BYTES_IN_MEMORY = 64 << 20
-"""Sketches beyond this wait in a temporary file until all of them are written at once."""
 
 Shape = tuple[tuple[str, ...], Any, dict[str, Edges]]
 """The fields of a journal in their order, its resolution, and the edges of fields that are numbers."""
@@ -101,26 +98,6 @@ def _ready(entry: Entry, sketch: Sketch, shape: Shape | None) -> tuple[Entry, by
         for name, edges in own[2].items():
             refuse_other_edges(name, edges, shape[2].get(name))
     return entry, stored_bytes(sketch), sketch_shape(sketch)
-
-
-@contextmanager
-def _waiting(parts: Iterable[tuple[Entry, Sketch]], shape: Shape | None) -> Iterator[list[_Given]]:
-    """Collect the bytes of many periods outside of a transaction, in a file if they are many."""
-    with tempfile.SpooledTemporaryFile(max_size=_BYTES_IN_MEMORY) as file:
-        given = []
-        for entry, sketch in parts:
-            entry, content, shape = _ready(entry, sketch, shape)
-            given.append(_Given(entry, _reader(file, file.tell(), len(content)), shape))
-            file.write(content)
-        yield given
-
-
-def _reader(file: IO[bytes], begin: int, size: int) -> Callable[[], bytes]:
-    def read() -> bytes:
-        file.seek(begin)
-        return file.read(size)
-
-    return read
 
 
 # What the journal knows of the sources that are added now.
@@ -225,10 +202,15 @@ def commit_parts(
     allowed = checked_guards(allow)
     shape = shape_of(store.find_head(name))
     while True:
-        with _waiting(parts(), shape) as given, store.writing_head("journal", name) as (connection, head):
-            if shape_of(head) == shape:
-                return _commit(connection, head, given, replace=replace, every=every, allowed=allowed)
-            shape = shape_of(head)
+        with Spool() as spool:
+            given, own = [], shape
+            for described in parts():  # outside of the transaction
+                entry, content, own = _ready(*described, own)
+                given.append(_Given(entry, spool.put(content), own))
+            with store.writing_head("journal", name) as (connection, head):
+                if shape_of(head) == shape:
+                    return _commit(connection, head, given, replace=replace, every=every, allowed=allowed)
+                shape = shape_of(head)
 
 
 def _commit(

@@ -3,14 +3,13 @@
 import hashlib
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from datetime import UTC, datetime
-from functools import partial
+from os import SEEK_END, PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import SpooledTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,8 @@ import numpy as np
 from mcnet._shared.messages import warn
 from mcnet.errors import Advice, CalibrationWarning, InputError
 from mcnet.rows.columns import check_total_weight
-from mcnet.rows.fields import MISSING_LABEL
-from mcnet.rows.locations import Location, read_options
-from mcnet.rows.logs import ChangedFileError
+from mcnet.rows.locations import Location, Locations, file_state, fingerprint, read_options
+from mcnet.rows.logs import ChangedFileError, expand_paths
 from mcnet.rows.periods import (
     duration_seconds,
     elapsed_periods,
@@ -31,7 +29,10 @@ from mcnet.rows.periods import (
     period_text,
     sorted_periods,
 )
+from mcnet.rows.spec import RowSpec
+from mcnet.sketch.scan import are_sketches, unnamed_column
 from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.sketch_file import stored_bytes
 from mcnet.sketch.views import sketches_by
 
 COMPACTED = "(compacted)"
@@ -108,6 +109,53 @@ class Addition:
             )
         if self.source is not None and files > 1:
             raise InputError(f"source names one file, but {files} were given; leave it out, or add one at a time")
+
+
+@dataclass(frozen=True)
+class NewFiles:
+    """Log files or sketches to add to a journal, and how."""
+
+    paths: Locations
+    spec: RowSpec
+    how: Addition
+    period: str | None
+    """The one period of all rows, if there is no column of time."""
+
+    @staticmethod
+    def of(logs: Any, spec: RowSpec, how: Addition, period: str | None, every: str | None) -> "NewFiles":
+        """Expand the names of files; refuse options that do not fit them."""
+        named = [logs] if isinstance(logs, str | PathLike) else list(logs)
+        if not named:
+            return NewFiles(Locations(), spec, how, period)
+        paths = logs if isinstance(logs, Locations) else expand_paths(named)
+        sketched = are_sketches(paths)
+        if sketched and (spec.time is not None or every is not None):
+            advice = Advice("name its period with {period}", period=None)
+            raise InputError(f"{named[0]} is a sketch and has no rows to split by time", advice=advice)
+        if (spec.time is None) == (period is None) or (spec.time is None) != (every is None):
+            how_to = "name the column of time and the length of a period with {}, or one period of all rows with {}"
+            words = how_to.format("--time and --every", "--period")
+            advice = Advice(how_to.format("time and every", "period"), shell=words)
+            raise InputError("the period of the rows is not known", advice=advice)
+        for name in () if sketched else ("score", "label"):
+            if getattr(spec, name) is None:
+                raise unnamed_column(named[0], name)
+        how.check(len(paths))
+        if how.counted is not None and spec.time is None:
+            advice = Advice("give the age of one period with age", shell="give the age of one period with --age")
+            raise InputError("counted gives the age of each period of a column of time", advice=advice)
+        return NewFiles(paths, spec, how, period)
+
+    def state_of(self, path: Location) -> list[Any]:
+        """Return what tells whether a file, and what becomes of it, is as it was."""
+        time = self.spec.time
+        cut = (time, None if time is None else self.spec.every[time], self.period, self.how.age, self.how.counted)
+        options = read_options()
+        chosen = tuple(option for option in (options.where, options.separator, options.drop_missing) if option)
+        read = (sorted(self.spec.arguments().items()), *cut, *chosen)
+        digest = hashlib.sha256(repr(read).encode()).hexdigest()[:16]
+        # What is not on disk is read each time; the journal knows rows that it has.
+        return [*(file_state(path) if isinstance(path, Path) else [fingerprint(path)]), digest]
 
 
 def age_when_counted(period: str, every: str, counted: Any) -> float:
@@ -340,89 +388,53 @@ def check_first_period(period: str, every: str | None) -> None:
         raise ImplausibleError.of("period", problem, "correct the clock or the unit of the timestamps")
 
 
-# Sketches of very many periods from one log: collected in parts, on disk where memory would not hold them.
+# Sketches of very many periods from one log: those that memory would not hold wait in a temporary file.
 
-MOST_CELLS_IN_MEMORY = 2_000_000
-"""A sketch of all periods beyond this many cells (about 40 bytes each) is written to disk, and a new one begun."""
-
-
-@dataclass(frozen=True)
-class PeriodParts:
-    """The rows of many periods as several sketches that each have a part of them, with the time as a field.
-
-    With one part everything is in memory; with several, one part and the periods of one group are at a time.
-    """
-
-    time: str
-    cells: dict[str, dict[int, int]]
-    """For each period, the number of its cells in each part that has some."""
-    parts: Sequence[Callable[[], Sketch]]
-    """Each returns a part; those on disk are read every time."""
-
-    def sketches(self) -> Iterator[tuple[str, Sketch]]:
-        """Yield each period, in the order in which the log brought them, with its rows, without the time."""
-        for periods in self._groups():
-            found: dict[str, list[Sketch]] = {period: [] for period in periods}
-            for number in sorted({number for period in periods for number in self.cells[period]}):
-                for period, sketch in sketches_by(self.parts[number](), self.time, found.keys()).items():
-                    found[period].append(sketch)
-            for period, sketches in found.items():
-                yield period, Sketch.merged(sketches)
-
-    def _groups(self) -> Iterator[list[str]]:
-        """Yield groups of periods that together fit into memory."""
-        group: list[str] = []
-        size = 0
-        for period, cells in self.cells.items():
-            needed = sum(cells.values())
-            if group and len(self.parts) > 1 and size + needed > MOST_CELLS_IN_MEMORY:
-                yield group
-                group, size = [], 0
-            group.append(period)
-            size += needed
-        if group:
-            yield group
+_BYTES_IN_MEMORY = 64 << 20
 
 
-@contextmanager
-def period_parts(sketches: Iterable[Sketch], time: str) -> Iterator[PeriodParts]:
-    """Collect sketches with the time as a field; all but a single one go to a temporary folder.
+class Spool(SpooledTemporaryFile[bytes]):
+    """Keeps bytes for a while, in a temporary file where they are many."""
+
+    def __init__(self) -> None:
+        super().__init__(max_size=_BYTES_IN_MEMORY)
+
+    def put(self, content: bytes) -> Callable[[], bytes]:
+        """Keep bytes; return what reads them again."""
+        self.seek(0, SEEK_END)
+        begin, size = self.tell(), self.write(content)
+
+        def read() -> bytes:
+            self.seek(begin)
+            return self.read(size)
+
+        return read
+
+
+def sketches_by_period(
+    sketches: Iterable[Sketch], time: str, spool: Spool
+) -> dict[str, list[Sketch | Callable[[], bytes]]]:
+    """Split the sketches of a log into periods.
 
     Parameters
     ----------
-    sketches : parts of the rows of a log.
-    time : the field that has the periods.
+    sketches : parts of the rows of a log, with the time as a field.
+    time : that field.
+    spool : where all but the last part wait.
+
+    Returns
+    -------
+    dict : the sketches of each period, without the time; of those that wait, what reads their bytes.
     """
-    with TemporaryDirectory(prefix="mcnet-periods-") as folder:
-        cells: dict[str, dict[int, int]] = defaultdict(dict)
-        parts: list[Callable[[], Sketch]] = []
-        last: Sketch | None = None
-        for number, sketch in enumerate(sketches):
-            if last is not None:
-                parts.append(_saved(last, Path(folder) / f"{number - 1}.parquet"))
-            last = sketch
-            for period, size in _cells_by_period(sketch, time).items():
-                cells[period][number] = size
-        if last is not None:
-            parts.append(_saved(last, Path(folder) / f"{len(parts)}.parquet") if parts else partial(_itself, last))
-            del last, sketch
-        yield PeriodParts(time, dict(cells), parts)
-
-
-def _itself(sketch: Sketch) -> Sketch:
-    return sketch
-
-
-def _saved(sketch: Sketch, path: Path) -> Callable[[], Sketch]:
-    sketch.save(path)
-    return partial(Sketch.load, path)
-
-
-def _cells_by_period(sketch: Sketch, time: str) -> dict[str, int]:
-    place = sketch.contexts.names.index(time)
-    values = sketch.contexts.values[place]
-    numbers = np.bincount(sketch.contexts.table[sketch.context, place], minlength=len(values)).tolist()
-    return {MISSING_LABEL if value is None else value: n for value, n in zip(values, numbers, strict=True)}
+    periods: dict[str, list[Sketch | Callable[[], bytes]]] = defaultdict(list)
+    last: dict[str, Sketch] = {}
+    for sketch in sketches:
+        for period, part in last.items():
+            periods[period][-1] = spool.put(stored_bytes(part))
+        last = sketches_by(sketch, time)
+        for period, part in last.items():
+            periods[period].append(part)
+    return periods
 
 
 # The sum of many periods.

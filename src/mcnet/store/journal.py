@@ -30,16 +30,16 @@ from mcnet.store.arrival import ArrivalCurve, corrected_sketch
 from mcnet.store.compaction import compact, forget_keys
 from mcnet.store.entries import (
     COMPACTED,
-    MOST_CELLS_IN_MEMORY,
     Added,
     Addition,
     Entry,
+    Spool,
     add_apart,
     age_when_counted,
     entry_of,
     period_factors,
-    period_parts,
     sketch_digest,
+    sketches_by_period,
     weighted_sum,
 )
 from mcnet.store.schema import entries, keys
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 _DESCRIPTION = [column for column in entries.c if column.name not in ("head", "sketch")]
+_MOST_CELLS_IN_MEMORY = 2_000_000
+"""Of a log whose periods have more cells than this (about 40 bytes each), a part at a time is in memory."""
 RELEASED = "released"
 """The kind of the documents that name periods which were suspect, and are learnt all the same."""
 
@@ -270,15 +272,19 @@ class Journal:
         time, largest = str(spec.time), LargestWeight()
         every = str(spec.every[time])
         read = scan_in_parts(
-            Locations([path]), spec, most_cells=MOST_CELLS_IN_MEMORY, largest_weight=largest, progress=progress
+            Locations([path]), spec, most_cells=_MOST_CELLS_IN_MEMORY, largest_weight=largest, progress=progress
         )
-        with period_parts(read, time) as parts:
-            if MISSING_LABEL in parts.cells:
+        with Spool() as spool:
+            periods = sketches_by_period(read, time, spool)
+            if MISSING_LABEL in periods:
                 raise InputError(f"{path} has rows without a timestamp in {time}; drop them, or give them one")
 
             def described() -> Iterator[tuple[Entry, Sketch]]:
-                for written, sketch in parts.sketches():
+                for written, parts in periods.items():
                     period = period_text(written)
+                    sketch = Sketch.merged(
+                        [part if isinstance(part, Sketch) else sketch_of_bytes(part(), written) for part in parts]
+                    )
                     age = how.age if how.counted is None else age_when_counted(period, every, how.counted)
                     yield entry_of(sketch, period, how.source or fspath(path), age, largest.value)
 
