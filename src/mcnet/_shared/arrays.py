@@ -48,17 +48,17 @@ def logit(probabilities: FloatArray) -> FloatArray:
     return np.log(probabilities) - np.log1p(-probabilities)
 
 
-def sums_by(places: NDArray[Any], values: FloatArray, number: int) -> FloatArray:
-    """Return the sum of the values at each place 0 … number − 1.
+def sums_by(index: NDArray[Any], values: FloatArray, number: int) -> FloatArray:
+    """Return the sum of the values at each index 0 … number − 1.
 
     >>> sums_by(np.array([0, 2, 0]), np.array([1.0, 2.0, 3.0]), 3)
     array([4., 0., 2.])
     """
     size = max(ROWS_AT_A_TIME, number)
-    total = np.bincount(places[:size], weights=values[:size], minlength=number).astype(np.float64, copy=False)
-    for start in range(size, len(places), size):
+    total = np.bincount(index[:size], weights=values[:size], minlength=number).astype(np.float64, copy=False)
+    for start in range(size, len(index), size):
         piece = slice(start, start + size)
-        total += np.bincount(places[piece], weights=values[piece], minlength=number)
+        total += np.bincount(index[piece], weights=values[piece], minlength=number)
     return total
 
 

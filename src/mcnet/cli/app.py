@@ -16,6 +16,7 @@ from mcnet.cli.store import store
 from mcnet.cli.update import serve, update
 from mcnet.cli.value import value
 from mcnet.cli.versions import diff, versions
+from mcnet.errors import InputError
 
 app = options.Commands(
     name="mcnet",
@@ -59,8 +60,6 @@ for purpose, commands in _COMMANDS.items():
 @app.command(hidden=True, context_settings={"ignore_unknown_options": True})
 def paper(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Say where the study of the paper is: `python -m reproduction`, in a clone of the repository."""
-    from mcnet.errors import InputError
-
     study = " ".join(["python -m reproduction", *(words or ["all", "--quick"])])
     raise InputError(f"the study of the paper is not part of the package; in a clone of the repository, run {study}")
 
@@ -132,11 +131,10 @@ def mcnet(
       mcnet demo
       mcnet compare log.parquet --score pctr --label click --field country
     """
-    from mcnet.cli.options import parse_settings, read_config, refuse_read_options
     from mcnet.cli.sources import bins_or_edges
     from mcnet.rows.locations import read_with
 
-    settings = parse_settings(storage_option, lambda _, text: text, "--storage-option", "aws_region=eu-west-1")
+    settings = options.parse_settings(storage_option, lambda _, text: text, "--storage-option", "aws_region=eu-west-1")
     context.with_resource(
         read_with(
             storage_options=settings,
@@ -147,5 +145,5 @@ def mcnet(
         )
     )
     if context.invoked_subcommand not in _READ_LOGS:
-        refuse_read_options(f"{context.invoked_subcommand} reads none")
-    context.default_map = read_config(context, config, no_config, head)
+        options.refuse_read_options(f"{context.invoked_subcommand} reads none")
+    context.default_map = options.read_config(context, config, no_config, head)

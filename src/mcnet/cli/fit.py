@@ -2,16 +2,14 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from mcnet._shared.messages import counted, figure
 from mcnet.cli import options
-from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, plain_interrupts, table, unseen_note
-
-if TYPE_CHECKING:
-    from mcnet.rows.locations import Location
+from mcnet.cli.run import Printer, plain_interrupts, table, unseen_note
+from mcnet.errors import InputError, NotSupportedError
 
 # `mcnet fit`: logs to a saved model.
 
@@ -51,15 +49,13 @@ def fit(
           -o model.json
     """
     from mcnet.calibrators.methods import calibrator
-    from mcnet.cli.options import parse_settings, printer_of
     from mcnet.cli.sources import by_period, check_output, remember_periods, source_of
-    from mcnet.errors import InputError
 
-    printer = printer_of(context, json, quiet)
+    printer = options.printer_of(context, json, quiet)
     source = source_of(logs)
     source.refuse_time(time)
     check_output(output, [source], force=force)
-    chosen = calibrator(method, **parse_settings(parameters))
+    chosen = calibrator(method, **options.parse_settings(parameters))
     if every is not None and time is None:
         raise InputError("--every cuts a column of time to periods; pass --time too")
     spec = source.with_fields(printer, source.spec(context), fields, time)
@@ -136,7 +132,6 @@ def apply(
     """
     import time
 
-    from mcnet.cli.options import printer_of
     from mcnet.cli.sources import (
         STANDARD_OUTPUT,
         check_output,
@@ -146,11 +141,11 @@ def apply(
         source_of,
         write_to_standard_output,
     )
-    from mcnet.cli.thresholds import MISSING, UNSEEN, Figures, broken_thresholds, parse_thresholds
-    from mcnet.errors import InputError
+    from mcnet.cli.thresholds import MISSING, UNSEEN, Figures, broken_thresholds, end_if_broken, parse_thresholds
     from mcnet.model.apply import Applied, NewColumn, UnseenValues, apply_to_files
+    from mcnet.rows.logs import file_format
 
-    printer = printer_of(context, json, quiet)
+    printer = options.printer_of(context, json, quiet)
     thresholds = parse_thresholds(fail_if, [UNSEEN, MISSING])
     if output == STANDARD_OUTPUT and json:
         raise InputError("both the rows (-o -) and --json would go to stdout; name a file, or leave out --json")
@@ -179,7 +174,8 @@ def apply(
 
     with printer.progress("calibrating", source.row_count if printer.lively else None) as advance:
         if output == STANDARD_OUTPUT:
-            done = write_to_standard_output(write, f".{_piped_format(source.paths[0])}")
+            kind = file_format(source.paths[0])
+            done = write_to_standard_output(write, ".parquet" if kind in ("delta", "iceberg") else f".{kind}")
         else:
             done = write(output)
     seconds, rows = time.perf_counter() - begin, done.rows
@@ -190,18 +186,7 @@ def apply(
     broken = broken_thresholds(thresholds, Figures(unseen=unseen.share, missing=done.missing_share))
     document = {"output": output, "rows": rows, "seconds": seconds, "column": column}
     printer.result({**document, MISSING: done.missing, UNSEEN: unseen.to_dict(), "broken": broken})
-    for sentence in broken:
-        printer.note(f"not met: {sentence}")
-    if broken:
-        raise typer.Exit(THRESHOLD_NOT_MET)
-
-
-def _piped_format(log: "Location") -> str:
-    """Return the format of what is written to stdout: that of the log, and Parquet for tables of lakes."""
-    from mcnet.rows.logs import file_format
-
-    kind = file_format(log)
-    return "parquet" if kind in ("delta", "iceberg") else kind
+    end_if_broken(printer, broken)
 
 
 # `mcnet methods`: list the methods.
@@ -238,7 +223,6 @@ def methods(json: options.Json = False, quiet: options.Quiet = False) -> None:
 def _entry(name: str) -> dict[str, Any]:
     """Return what is known of a method; where a library that it needs is missing, how to install it."""
     from mcnet.calibrators.methods import calibrator
-    from mcnet.errors import NotSupportedError
 
     try:
         made = calibrator(name)

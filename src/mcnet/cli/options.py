@@ -160,7 +160,7 @@ def _options_of_commands(file: Path, document: dict[str, Any], application: Any)
                     f"{file} has the unknown key {key!r} in [{command}]; it may have {', '.join(sorted(allowed))}"
                 )
             result[command][option.name] = _value(file, f"{command}.{key}", value, option)
-    return {name: {_READING_PART[name]: found} if name in _READING_PART else found for name, found in result.items()}
+    return {name: {_READING_PART[name]: given} if name in _READING_PART else given for name, given in result.items()}
 
 
 def _command(application: Any, name: str) -> Any:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.files import finite, is_disk_full, remove_unfinished_files
 from mcnet._shared.messages import aligned, safe_text
+from mcnet.errors import BusyError, CalibrationWarning, McnetError, StoreUnavailableError, in_words
 from mcnet.rows.locations import read_options
 
 if TYPE_CHECKING:
@@ -157,16 +158,11 @@ def _fall_back(error: UnicodeError) -> tuple[str, int]:
     """Return what stands for the characters that a stream cannot encode: something similar, or an escape."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    unshown = error.object[error.start : error.end]
-    return "".join(_similar(character) for character in unshown), error.end
-
-
-def _similar(character: str) -> str:
-    if character in _REPLACEMENTS:
-        return _REPLACEMENTS[character]
-    if "\u2801" <= character <= "\u28ff":
-        return "*"  # the dots of a plot
-    return character.encode("ascii", "backslashreplace").decode()
+    similar = ""
+    for character in error.object[error.start : error.end]:
+        dots = "\u2801" <= character <= "\u28ff"  # of a plot
+        similar += _REPLACEMENTS.get(character, "*" if dots else character.encode("ascii", "backslashreplace").decode())
+    return similar, error.end
 
 
 codecs.register_error(_HANDLER, _fall_back)
@@ -348,8 +344,6 @@ def run(arguments: Sequence[str] | None = None, *, application: Any = None, name
         with orderly_termination(), warnings.catch_warnings():
             from typer.main import get_command
 
-            from mcnet.errors import CalibrationWarning
-
             if application is None:
                 from mcnet.cli.app import app as application
             warnings.simplefilter("always", CalibrationWarning)
@@ -408,7 +402,7 @@ def _failed(error: BaseException, *, debug: bool) -> int:
         _say(f"mcnet: {reason}")
         if is_disk_full(error):
             return DISK_FULL
-        return BUSY if type(error).__name__ in ("BusyError", "StoreUnavailableError") else UNUSABLE
+        return BUSY if isinstance(error, BusyError | StoreUnavailableError) else UNUSABLE
     problem = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
     hint = "" if debug else "; run it again with --debug to see where, and please report it"
     _say(f"mcnet: unexpected error: {problem[:_LONGEST_LINE]}{hint}")
@@ -420,8 +414,6 @@ _LONGEST_LINE = 500
 
 def _reason(error: BaseException) -> str | None:
     """Return one line about an error that a person can do something about, None for a fault of ours."""
-    from mcnet.errors import McnetError, in_words
-
     if isinstance(error, McnetError):
         reason = in_words(error, "shell")
     elif isinstance(error, OSError):
@@ -439,8 +431,6 @@ def _reason(error: BaseException) -> str | None:
 
 def _warnings_once() -> Callable[..., None]:
     """Return a function that prints each warning once, on one line of stderr."""
-    from mcnet.errors import in_words
-
     seen: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:

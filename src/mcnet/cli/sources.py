@@ -385,9 +385,9 @@ def open_journal(address: str) -> "Journal":
     """Return the journal of the head that is meant; it must be there."""
     from mcnet.store.journal import Journal
 
-    found = Journal(address, head_name())
-    found.store.require_head(found.head)
-    return found
+    journal = Journal(address, head_name())
+    journal.store.require_head(journal.head)
+    return journal
 
 
 def _sum_of_periods(journal: "Journal", spec: "RowSpec", **chosen: Any) -> "Sketch":

@@ -14,6 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import typer
+
+from mcnet.cli.run import THRESHOLD_NOT_MET, Printer
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,7 +72,7 @@ class Threshold:
 
     def broken_by(self, figures: "Figures") -> str | None:
         """Return why the threshold is not met, or None. A metric that is not defined meets no threshold."""
-        found = []
+        broken = []
         for name, value, counts in figures.of(self):
             if not all(condition.holds(counts) for condition in self.where):
                 continue
@@ -78,12 +81,12 @@ class Threshold:
                     continue
                 return f"{self.subject} is not defined on these rows, so it cannot be compared with {self.limit:g}"
             if _COMPARE[self.comparison](value, self.limit):
-                found.append((abs(value - self.limit), name, value))
-        if not found:
+                broken.append((abs(value - self.limit), name, value))
+        if not broken:
             return None
-        found.sort(reverse=True)
-        named = ", ".join(f"{value:.6g}" + (f" for {name}" if name else "") for _, name, value in found[:_MOST_NAMED])
-        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        broken.sort(reverse=True)
+        named = ", ".join(f"{value:.6g}" + (f" for {name}" if name else "") for _, name, value in broken[:_MOST_NAMED])
+        more = f" and {len(broken) - _MOST_NAMED} more" if len(broken) > _MOST_NAMED else ""
         return f"{self.subject} is {named}{more}, which is {self.comparison} {self.limit:g}"
 
 
@@ -114,12 +117,12 @@ class Figures:
         for name, table in self._tables(threshold.scope):
             if threshold.metric == "pcoc":
                 column = getattr(table, "pcoc" if threshold.bound == "value" else f"pcoc_{threshold.bound}")
-                for place, value in enumerate(table.values):
-                    own = {"weight": float(table.weight[place]), "positives": float(table.positives[place])}
-                    found = float(column[place])
-                    if threshold.bound == "value" and own["positives"] == 0.0 and float(table.pcoc_low[place]) > 0.0:
-                        found = math.inf  # positives were expected and none came: nothing is more over-predicted
-                    yield f"{name} {value}", found, own | {"rows": own["weight"]}
+                for index, value in enumerate(table.values):
+                    own = {"weight": float(table.weight[index]), "positives": float(table.positives[index])}
+                    pcoc = float(column[index])
+                    if threshold.bound == "value" and own["positives"] == 0.0 and float(table.pcoc_low[index]) > 0.0:
+                        pcoc = math.inf  # positives were expected and none came: nothing is more over-predicted
+                    yield f"{name} {value}", pcoc, own | {"rows": own["weight"]}
             else:
                 estimate = self.evaluation.fields[name].estimates[threshold.metric]
                 yield name, float(getattr(estimate, threshold.bound)), counts
@@ -130,7 +133,7 @@ class Figures:
         if scope == PERIOD and self.periods is not None:
             return [(PERIOD, self.periods)]
         if scope == ANY_FIELD and fields:
-            return [(name, found.table) for name, found in fields.items()]
+            return [(name, field.table) for name, field in fields.items()]
         if scope in fields:
             return [(scope, fields[scope].table)]
         if scope == PERIOD:
@@ -168,12 +171,12 @@ def _parsed(word: str, names: Sequence[str]) -> Threshold:
             f"--fail-if {word!r} is not a threshold; write metric, comparison and number: '{names[0]}>0.05'"
         )
     subject, comparison, limit, where = match.groups()
-    found = Threshold(*_subject(word, subject, comparison, float(limit), names), where=_conditions(word, where))
-    if found.metric in _SHARES and found.where:
+    result = Threshold(*_subject(word, subject, comparison, float(limit), names), where=_conditions(word, where))
+    if result.metric in _SHARES and result.where:
         raise InputError(
-            f"--fail-if {word!r}: {found.metric} is a share of all rows and has no volume; leave out where"
+            f"--fail-if {word!r}: {result.metric} is a share of all rows and has no volume; leave out where"
         )
-    return found
+    return result
 
 
 def _subject(
@@ -200,15 +203,15 @@ def _subject(
 
 
 def _conditions(word: str, where: str | None) -> tuple[Condition, ...]:
-    found = []
+    conditions = []
     for part in re.split(r"\sand\s", where) if where else ():
         match = _CONDITION.fullmatch(part)
         if match is None or match[1] not in _COUNTS:
             raise InputError(
                 f"--fail-if {word!r}: {part.strip()!r} is no condition on {', '.join(_COUNTS)}; write 'positives>100'"
             )
-        found.append(Condition(match[1], match[2], float(match[3])))
-    return tuple(found)
+        conditions.append(Condition(match[1], match[2], float(match[3])))
+    return tuple(conditions)
 
 
 def _known_name(written: str, known: Sequence[str]) -> str | None:
@@ -226,4 +229,12 @@ def _known_name(written: str, known: Sequence[str]) -> str | None:
 
 def broken_thresholds(thresholds: Sequence[Threshold], figures: Figures) -> list[str]:
     """Return what is wrong, one sentence per threshold that is not met."""
-    return [found for threshold in thresholds if (found := threshold.broken_by(figures)) is not None]
+    return [reason for threshold in thresholds if (reason := threshold.broken_by(figures)) is not None]
+
+
+def end_if_broken(printer: Printer, broken: Sequence[str], subject: str = "") -> None:
+    """Say which thresholds are not met, and end the command with their exit code if any is not."""
+    for sentence in broken:
+        printer.note(f"not met{subject}: {sentence}")
+    if broken:
+        raise typer.Exit(THRESHOLD_NOT_MET)

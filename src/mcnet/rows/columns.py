@@ -297,8 +297,8 @@ def check_lengths(**columns: Any) -> None:
     """Raise unless all columns (those not None) have the same number of rows."""
     lengths = {name: len(column) for name, column in columns.items() if column is not None}
     if len(set(lengths.values())) > 1:
-        found = ", ".join(f"{name} has {n:,}" for name, n in lengths.items())
-        raise InputError(f"the columns differ in length: {found} rows; they must describe the same rows")
+        listed = ", ".join(f"{name} has {n:,}" for name, n in lengths.items())
+        raise InputError(f"the columns differ in length: {listed} rows; they must describe the same rows")
 
 
 # Columns of pandas whose indexes tell that they are not in the same order.

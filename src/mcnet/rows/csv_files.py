@@ -112,11 +112,11 @@ def _common_kinds(frame: "pl.LazyFrame", kinds: Mapping[str, Sequence[str]]) -> 
 _MOST_DIGITS_OF_A_FLOAT = 1e15
 
 
-def _all_of_kind(place: int, kind: str) -> "pl.Expr":
+def _all_of_kind(index: int, kind: str) -> "pl.Expr":
     """Return whether all strings of a column that are not empty, and at least one, are of a kind."""
     import polars as pl
 
-    string = pl.nth(place).filter(pl.nth(place) != "")
+    string = pl.nth(index).filter(pl.nth(index) != "")
     if kind == "flag":
         return (string.len() > 0) & string.str.to_lowercase().is_in(["true", "false"]).all()
     padded = string.str.starts_with("0") & (string.str.len_bytes() > 1) & ~string.str.starts_with("0.")

@@ -90,7 +90,7 @@ class FeatureEncoding:
     numbers: tuple[NumberColumn, ...]
     categories: tuple[CategoryColumn, ...]
     named: bool
-    """Whether columns go by their names (a table) or by their places (an array)."""
+    """Whether columns go by their names (a table) or by their positions (an array)."""
 
     @staticmethod
     def learn(features: Any) -> "FeatureEncoding":
@@ -155,7 +155,7 @@ class FeatureEncoding:
 
 
 def _columns(features: Any) -> dict[str, Any]:
-    """Return the columns by name (by place, for an array), all of one length."""
+    """Return the columns by name (by position, for an array), all of one length."""
     if isinstance(features, np.ndarray):
         if features.ndim != 2:
             raise InputError(f"features have shape {features.shape}; pass a row for each score: [rows, columns]")

@@ -471,7 +471,7 @@ def _typed_text(text: str, kind: str | None) -> str | None:
 
 
 def column_at(names: Sequence[str], name: str) -> "pl.Expr":
-    """Return the expression of a column by its place: Polars takes names like `^x$` and `*` for patterns."""
+    """Return the expression of a column by its index: Polars takes names like `^x$` and `*` for patterns."""
     import polars as pl
 
     return pl.nth(names.index(name))

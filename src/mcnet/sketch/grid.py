@@ -256,13 +256,13 @@ class Cells:
         return self if weighty.all() else self.take(weighty)
 
     def _order(self) -> IntArray:
-        """Return the places of the cells ordered by context, key and fold; equal ones stay in their order."""
+        """Return the indices of the cells ordered by context, key and fold; equal ones stay in their order."""
         lowest, folds = int(self.key.min()), int(self.fold.max()) + 1
         keys = int(self.key.max()) - lowest + 1
         bits = len(self).bit_length()
         if (int(self.context.max()) + 1) * keys * folds << bits > 2**63:
             return np.lexsort((self.fold, self.key, self.context))
-        # One number per cell, its place in the last bits: whole numbers are sorted faster than places are.
+        # One number per cell, its index in the last bits: whole numbers are sorted faster than indices are.
         number = self.context.astype(np.int64)
         number *= keys
         number += self.key

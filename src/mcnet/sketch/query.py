@@ -197,7 +197,7 @@ def query_text(
     return (
         f"-- A sketch for mcnet.Sketch.from_table, in the words of {dialect.name}.\nWITH "
         + ",\n".join(tables)
-        + f"\nSELECT {_results(rows, search)}\nFROM {search.found}"
+        + f"\nSELECT {_results(rows, search)}\nFROM {search.located}"
         + f" GROUP BY {', '.join([*rows.fields, search.grouped, *rows.fold])}"
     )
 
@@ -232,7 +232,7 @@ def _results(rows: RowColumns, search: CellSearch) -> str:
 
 def _mark(field: str, dialect: Dialect) -> str:
     """Return the expression of the letter that says how a field value is to be read."""
-    types = "".join(f" WHEN {found} THEN '{mark}'" for found, mark in COLUMN_TYPES[dialect.name].marks(field))
+    types = "".join(f" WHEN {condition} THEN '{mark}'" for condition, mark in COLUMN_TYPES[dialect.name].marks(field))
     return f"CASE WHEN {field} IS NULL THEN '{MISSING_MARK}'{types} ELSE '{PLAIN_MARK}' END"
 
 
@@ -332,14 +332,14 @@ class _Result:
         self._names = {name.lower(): name for name in self._columns if name.lower().startswith("mcnet_")}
 
     def __getitem__(self, name: str) -> Any:
-        found = self._names.get(name, name)
-        if found not in self._columns:
+        column = self._names.get(name, name)
+        if column not in self._columns:
             # Engines that fold names to one case.
-            found = next((known for known in self._columns if known.lower() == name.lower()), name)
-        if found not in self._columns:
+            column = next((known for known in self._columns if known.lower() == name.lower()), name)
+        if column not in self._columns:
             known = ", ".join(self._columns)
             raise InputError(f"the result has no column {name!r}; it has {known}: run the query of mcnet.sketch_query")
-        return self._columns[found]
+        return self._columns[column]
 
     def numbers(self, name: str) -> FloatArray:
         """Return a column of numbers."""
@@ -356,8 +356,8 @@ class _Result:
         marks = field_columns({MARKS: self[MARKS]})[0]
         if any(value is None or len(value) != len(names) for value in marks.values):
             raise FileFormatError(f"the column {MARKS} has values that no query of mcnet writes; leave it as it is")
-        for place, name in enumerate(names):
-            letters = np.array([str(value)[place] for value in marks.values])[marks.codes]
+        for index, name in enumerate(names):
+            letters = np.array([str(value)[index] for value in marks.values])[marks.codes]
             if letters.size:
                 columns[name] = _as_marked(name, columns[name], letters.tolist())
         return columns
@@ -454,7 +454,7 @@ def fetched_columns(table: Any) -> Mapping[str, Any]:
         rows = table.fetchall()
         if rows and isinstance(rows[0], Mapping):  # as a driver was told to give them: psycopg's dict_row
             return {name: [row[name] for row in rows] for name in names}
-        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        return {name: [row[index] for row in rows] for index, name in enumerate(names)}
     raise InputError(
         f"from_table was given {type(table).__name__}; it takes a table of Arrow, Polars or pandas, a file, "
         "or a cursor after its query"

@@ -14,7 +14,7 @@ from mcnet.sketch.query_rows import HIGHEST_SCORES, LOWEST_SCORES, OWN, PROBLEMS
 # The edges of a grid in SQL: every double exact, in a twentieth of the text that listing them would take.
 #
 # An edge is 1 / (1 + exp(-k/resolution)). Engines disagree on the last bits of exp, so the query has none: exp(-k/r) is
-# the product of two numbers from short tables, one per block of cells and one per place inside a block. Products,
+# the product of two numbers from short tables, one per block of cells and one per position inside a block. Products,
 # quotients and sums of doubles round the same on every engine. What they miss of the exact edge is known when the query
 # is written, and is a digit or two per edge.
 
@@ -44,20 +44,20 @@ _MOST_CORRECTIONS = 50
 
 @dataclass(frozen=True)
 class _Factors:
-    """The tables: edge number block * len(places) + place is about 1 / (1 + blocks[block] * places[place + 1])."""
+    """The tables: edge number block * len(inside) + i is about 1 / (1 + blocks[block] * inside[i + 1])."""
 
     blocks: FloatArray
-    places: FloatArray
+    inside: FloatArray
     corrections: IntArray
-    """By block and place, from one place before the first to one after the last."""
+    """By block and position inside it, from one before the first to one after the last."""
 
 
 def _factors(grid: LogitGrid) -> _Factors:
     size = math.isqrt(len(grid)) + 1
     numbers = range(-(-len(grid) // size))
     blocks = np.array([math.exp(-(grid.first + size * block) / grid.resolution) for block in numbers])
-    places = np.array([math.exp(-place / grid.resolution) for place in range(-1, size + 1)])
-    about = 1.0 / (1.0 + blocks[:, None] * places)
+    inside = np.array([math.exp(-index / grid.resolution) for index in range(-1, size + 1)])
+    about = 1.0 / (1.0 + blocks[:, None] * inside)
     which = np.arange(-1, size + 1) + size * np.arange(len(blocks))[:, None]
     exact = grid.edges[np.clip(which, 0, len(grid))]
     corrections = np.full(about.shape, _MOST_CORRECTIONS)
@@ -65,7 +65,7 @@ def _factors(grid: LogitGrid) -> _Factors:
         corrections[_corrected(about, correction) == exact] = correction
     if (corrections == _MOST_CORRECTIONS).any():
         raise AssertionError(f"an edge of resolution {grid.resolution} is too far from its factors")
-    return _Factors(blocks, places, corrections)
+    return _Factors(blocks, inside, corrections)
 
 
 def _corrected(about: FloatArray, correction: int) -> FloatArray:
@@ -117,27 +117,27 @@ def edge_list_table(grid: LogitGrid, dialect: Dialect) -> list[str]:
 def _edge_tables(grid: LogitGrid, dialect: Dialect, columns: Mapping[str, int]) -> list[str]:
     """Return the common table expressions that end in `mcnet__edges`: per cell its number k and its edges.
 
-    The columns are named, each with its place in relation to the cell: 0 is the edge before its own, 1 its own, 2 the
-    one after it.
+    The columns are named, each with the edge it has: 0 is the one before the cell's own, 1 its own, 2 the one after
+    it.
     """
     factors, number = _factors(grid), dialect.number
-    size = len(factors.places) - 2
+    size = len(factors.inside) - 2
     bias = int(np.abs(factors.corrections).max())
     width = len(str(2 * bias))
     blocks = [
         (str(block), number(factor), dialect.text("".join(f"{c + bias:0{width}d}" for c in corrections)))
         for block, (factor, corrections) in enumerate(zip(factors.blocks, factors.corrections.tolist(), strict=True))
     ]
-    places = [
-        (str(place), *(number(factors.places[place + which]) for which in columns.values())) for place in range(size)
+    inside = [
+        (str(index), *(number(factors.inside[index + which]) for which in columns.values())) for index in range(size)
     ]
 
     def about(factor: str) -> str:
         product = f"{dialect.as_double('a')} * {dialect.as_double(factor)}"
         return f"{number(1.0)} / ({number(1.0)} + {product})"
 
-    def correction(place: int) -> str:
-        digits = f"SUBSTR(digits, {width} * (j + {place}) + 1, {width})"
+    def correction(which: int) -> str:
+        digits = f"SUBSTR(digits, {width} * (j + {which}) + 1, {width})"
         return f"({dialect.as_double(digits)} - {number(bias)}) * {number(_HALF_STEP)}"
 
     def edge(which: int) -> str:
@@ -149,7 +149,7 @@ def _edge_tables(grid: LogitGrid, dialect: Dialect, columns: Mapping[str, int]) 
         + dialect.inline_table([("i", "whole"), ("a", "double"), ("digits", "text")], blocks)
         + ")",
         "mcnet__places AS (SELECT * FROM "
-        + dialect.inline_table([("j", "whole"), *((f"b{n}", "double") for n in columns.values())], places)
+        + dialect.inline_table([("j", "whole"), *((f"b{n}", "double") for n in columns.values())], inside)
         + ")",
         f"mcnet__factored AS (SELECT {size} * i + j + {grid.first} AS k,\n"
         + ",\n".join(f"  {about(f'b{n}')} AS e{n}, {correction(n)} AS c{n}" for n in columns.values())
@@ -182,14 +182,14 @@ def root_lines(grid: LogitGrid) -> dict[str, FloatArray]:
 def _lines(grid: LogitGrid, parts: int) -> tuple[dict[str, FloatArray], float]:
     """Return the chord of every part, raised above the logit, and the largest error where scores are proposed."""
 
-    def place(roots: FloatArray) -> FloatArray:
+    def position(roots: FloatArray) -> FloatArray:
         scores = np.clip(roots**4, SCORE_FLOOR / 2.0, (1.0 + ROOT_LIMIT) / 2.0)
         return grid.resolution * np.log(scores / (1.0 - scores)) - grid.first
 
     begins = np.arange(parts) / parts
-    slopes = (place(begins + 1.0 / parts) - place(begins)) * parts
+    slopes = (position(begins + 1.0 / parts) - position(begins)) * parts
     inside = begins[:, None] + np.linspace(0.0, 1.0 / parts, 33)
-    above = place(inside) - slopes[:, None] * inside
+    above = position(inside) - slopes[:, None] * inside
     offsets = above.max(axis=1) + LOGIT_RAISE
     used = (begins + 1.0 / parts > SCORE_FLOOR**0.25) & (begins < ROOT_LIMIT**0.25)
     return {"offsets": offsets, "slopes": slopes}, float((offsets - above.min(axis=1))[used].max())
@@ -241,7 +241,7 @@ class CellSearch:
         return "0" if self.grid is None else f"{OWN}place"
 
     @property
-    def found(self) -> str:
+    def located(self) -> str:
         """Return the table of rows with their cells."""
         return f"{OWN}proposed" if self.grid is None else f"{OWN}placed"
 
@@ -255,7 +255,7 @@ class CellSearch:
         return grid_tables(self.grid, self.dialect, no_cells)
 
     def tables(self) -> list[str]:
-        """Return the tables from `scored` to `found`."""
+        """Return the tables from `scored` to `located`."""
         rooted = self._rooted() if self._parts else []
         source = f"{OWN}parted" if rooted else f"{OWN}scored"
         proposed = (
@@ -332,7 +332,7 @@ class CellSearch:
             cases.append(f"WHEN {' AND '.join([*usable, 'part > 0'])} THEN {self.dialect.as_whole(line)}")
         inside = f"x > {number(SCORE_FLOOR)} AND x < {number(1.0 - SCORE_FLOOR)}"
         cases.append(f"WHEN {' AND '.join([*usable, inside])} THEN {self._proposed_by_logarithm()}")
-        cases += [f"WHEN {found} THEN {code(problem.number)}" for found, problem in self.rows.problems()]
+        cases += [f"WHEN {condition} THEN {code(problem.number)}" for condition, problem in self.rows.problems()]
         cases += [f"WHEN {OWN}w = 0 THEN {code(WITHOUT_WEIGHT)}"] if self.rows.weighted_by_column else []
         cases += [f"WHEN x < {number(0.5)} THEN {code(LOWEST_SCORES)} ELSE {code(HIGHEST_SCORES)} END"]
         return "CASE " + "\n    ".join(cases)
@@ -342,6 +342,6 @@ class CellSearch:
             return "x"
         number, first = self.dialect.number, self.grid.first if self.by_array else 0
         logit = f"LN(x / ({number(1.0)} - x))"
-        place = f"{number(self.grid.resolution)} * {logit} + {number(LOGIT_RAISE - first)}"
+        position = f"{number(self.grid.resolution)} * {logit} + {number(LOGIT_RAISE - first)}"
         # A number above 0 is cut off where others are rounded down.
-        return self.dialect.as_whole(place if first else f"FLOOR({place})")
+        return self.dialect.as_whole(position if first else f"FLOOR({position})")
