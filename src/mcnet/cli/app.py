@@ -6,16 +6,14 @@ from typing import Annotated
 import typer
 
 from mcnet.cli import options
-from mcnet.cli.compare import compare, evaluate
-from mcnet.cli.fit import apply, demo, fit, methods
+from mcnet.cli.compare import compare, evaluate, slices
+from mcnet.cli.fit import apply, demo, fields, fit, methods
 from mcnet.cli.journal import backtest, journal
 from mcnet.cli.monitor import monitor
 from mcnet.cli.saved import export, merge, show, sketch
-from mcnet.cli.slices import fields, slices
-from mcnet.cli.store import store
+from mcnet.cli.stores import diff, store, versions
 from mcnet.cli.update import serve, update
 from mcnet.cli.value import value
-from mcnet.cli.versions import diff, versions
 from mcnet.errors import InputError
 
 app = options.Commands(

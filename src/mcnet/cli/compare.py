@@ -1,4 +1,4 @@
-"""`mcnet compare` and `mcnet evaluate`: how good are methods, scores, or the probabilities of a model?"""
+"""`mcnet compare`, `evaluate` and `slices`: how good are methods, scores, or the probabilities of a model?"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcnet.cli import options
-from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, unseen_note
+from mcnet.cli.run import Printer, plain_interrupts, unseen_note
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,30 +38,23 @@ def compare(
     value_per_positive: options.ValuePerPositive = None,
     propensity: options.Propensity = None,
     test: Annotated[
-        list[str] | None,
-        typer.Option("--test", metavar="LOG", help="Judge on these rows instead of folds; may be repeated."),
+        list[str] | None, options.option("--test", "LOG", "Judge on these rows instead of folds; may be repeated.")
     ] = None,
     method: options.Methods = None,
-    folds: Annotated[int, typer.Option("--folds", min=2, metavar="N", help="Split the rows into this many folds.")] = 5,
+    folds: Annotated[int, options.option("--folds", "N", "Split the rows into this many folds.", min=2)] = 5,
     logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
-    report: Annotated[
-        str | None, typer.Option("--report", metavar="FILE", help="Write a page to look at (.html).")
-    ] = None,
+    report: Annotated[str | None, options.option("--report", "FILE", "Write a page to look at (.html).")] = None,
     time: Annotated[
-        str | None, typer.Option("--time", metavar="COLUMN", help="The column of time: the report shows the drift.")
+        str | None, options.option("--time", "COLUMN", "The column of time: the report shows the drift.")
     ] = None,
     every: Annotated[
         str | None,
-        typer.Option(
-            "--every",
-            metavar="PERIOD",
-            help="Cut --time to periods: 15m, 1h, 1d, 1w, 1mo, or a number for a column that counts.",
+        options.option(
+            "--every", "PERIOD", "Cut --time to periods: 15m, 1h, 1d, 1w, 1mo, or a number for a column that counts."
         ),
     ] = None,
-    save_best: Annotated[
-        str | None, typer.Option("--save-best", metavar="FILE", help="Save the chosen method's model.")
-    ] = None,
+    save_best: Annotated[str | None, options.option("--save-best", "FILE", "Save the chosen method's model.")] = None,
     fail_if: options.Thresholds = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -78,13 +71,12 @@ def compare(
       mcnet compare log.parquet --score pctr --label click --field country \\
           --save-best model.json
     """
-    from mcnet.cli.options import printer_of
     from mcnet.cli.sources import check_output, source_of, value_number
-    from mcnet.cli.thresholds import Figures, broken_thresholds, parse_thresholds
+    from mcnet.cli.thresholds import Figures, broken_thresholds, end_if_broken, parse_thresholds
     from mcnet.rows.periods import AutomaticPeriod
     from mcnet.selection import select
 
-    printer = printer_of(context, json, quiet)
+    printer = options.printer_of(context, json, quiet)
     thresholds = parse_thresholds(fail_if)
     source, judged = source_of(logs, alone=not test), source_of(test, alone=False) if test else None
     sources = [source] if judged is None else [source, judged]
@@ -144,10 +136,7 @@ def compare(
             write_report(report, selection, sketch, title=title, drift=fitted, test_drift=fresh)
         printer.note(f"report → {report}")
     broken = broken_thresholds(thresholds, Figures(selection.chosen.evaluation))
-    for sentence in broken:
-        printer.note(f"not met by {selection.chosen.method}: {sentence}")
-    if broken:
-        raise typer.Exit(THRESHOLD_NOT_MET)
+    end_if_broken(printer, broken, f" by {selection.chosen.method}")
 
 
 def _journal_periods(printer: Printer, source: "RowSource | None", like: "Sketch") -> "dict[str, Sketch] | None":
@@ -309,11 +298,9 @@ def evaluate(
     logs: options.Logs,
     score: options.Score = None,
     label: options.Label = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="FILE", help="Judge this model's probabilities, not the scores.")
-    ] = None,
+    model: options.JudgedModel = None,
     field: Annotated[
-        list[str] | None, typer.Option("--field", metavar="COLUMN", help="Judge inside this field; may be repeated.")
+        list[str] | None, options.option("--field", "COLUMN", "Judge inside this field; may be repeated.")
     ] = None,
     weight: options.Weight = None,
     value: options.Value = None,
@@ -326,28 +313,25 @@ def evaluate(
         ),
     ] = False,
     actions_table: Annotated[
-        str | None,
-        typer.Option("--actions-table", metavar="FILE", help="Write that list as a table (.csv, .parquet)."),
+        str | None, options.option("--actions-table", "FILE", "Write that list as a table (.csv, .parquet).")
     ] = None,
     logits: options.LogitsOfModel = None,
     negatives_kept: options.NegativesKeptOfModel = None,
     time: Annotated[
-        str | None, typer.Option("--time", metavar="COLUMN", help="The column of time: judge each period, too.")
+        str | None, options.option("--time", "COLUMN", "The column of time: judge each period, too.")
     ] = None,
     every: Annotated[
-        str | None,
-        typer.Option("--every", metavar="PERIOD", help="The length of a period: 15m, 1h, 1d, 1w, or a number."),
+        str | None, options.option("--every", "PERIOD", "The length of a period: 15m, 1h, 1d, 1w, or a number.")
     ] = None,
     since: options.Since = None,
     until: options.Until = None,
     table: Annotated[
-        str | None,
-        typer.Option("--table", metavar="FILE", help="Write the figures of all periods as a table (.parquet, .csv)."),
+        str | None, options.option("--table", "FILE", "Write the figures of all periods as a table (.parquet, .csv).")
     ] = None,
     report: Annotated[
-        str | None, typer.Option("--report", metavar="FILE", help="With --model: write a page to look at (.html).")
+        str | None, options.option("--report", "FILE", "With --model: write a page to look at (.html).")
     ] = None,
-    level: Annotated[float, typer.Option("--level", metavar="SHARE", help="The level of the intervals.")] = 0.95,
+    level: Annotated[float, options.option("--level", "SHARE", "The level of the intervals.")] = 0.95,
     fail_if: options.Thresholds = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -377,7 +361,6 @@ def evaluate(
       mcnet evaluate log.parquet --score pctr --label click --field country \\
           --value bid --actions
     """
-    from mcnet.cli.options import printer_of
     from mcnet.cli.sources import (
         check_output,
         load_model,
@@ -387,7 +370,14 @@ def evaluate(
         source_of,
         value_number,
     )
-    from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, parse_thresholds, threshold_names
+    from mcnet.cli.thresholds import (
+        UNSEEN,
+        Figures,
+        broken_thresholds,
+        end_if_broken,
+        parse_thresholds,
+        threshold_names,
+    )
     from mcnet.metrics.evaluation import evaluate_cells, predict_cells
     from mcnet.metrics.judged_rows import MetricSettings
     from mcnet.model.apply import UnseenValues
@@ -395,7 +385,7 @@ def evaluate(
     from mcnet.rows.periods import MOST_PERIODS
     from mcnet.sketch.views import sketches_by
 
-    printer = printer_of(context, json, quiet)
+    printer = options.printer_of(context, json, quiet)
     known = threshold_names() if model is None else [*threshold_names(), UNSEEN]
     thresholds = parse_thresholds(fail_if, known)
     source = source_of(logs)
@@ -478,7 +468,59 @@ def evaluate(
                 by_period = None
             write_evaluation(report, loaded, sketch, title=f"Evaluation of {model}", periods=by_period)
         printer.note(f"report → {report}")
-    for sentence in broken:
-        printer.note(f"not met: {sentence}")
-    if broken:
-        raise typer.Exit(THRESHOLD_NOT_MET)
+    end_if_broken(printer, broken)
+
+
+# `mcnet slices`: which values of any column are still off.
+
+
+def slices(
+    context: typer.Context,
+    logs: options.LogFiles,
+    score: options.Score = None,
+    label: options.Label = None,
+    model: options.JudgedModel = None,
+    weight: options.Weight = None,
+    exclude: options.Exclude = None,
+    logits: options.LogitsOfModel = None,
+    negatives_kept: options.NegativesKeptOfModel = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find where scores, or a model, are still wrong.
+
+    Every column of the log is looked at, whether it is a field of the model or not: strings and whole numbers as they
+    are, other numbers in bins, of timestamps the hour, the weekday and the hour of the week. The values that are off
+    beyond noise are listed, false discoveries controlled, with PCOC, its interval, and PCOC freed of noise. One number
+    sums it up: the multicalibration error, beside what noise alone gives. The columns that would save log-loss as
+    fields come last: give them to --field.
+
+    \b
+    Example:
+      mcnet slices log.parquet --score pctr --label click
+      mcnet slices log.parquet --model model.json --exclude day
+    """
+    from mcnet.cli.sources import load_model, remembered, remembered_negatives, score_type, source_of
+    from mcnet.metrics.slices import find_slices
+
+    printer = options.printer_of(context, json, quiet)
+    source = source_of(logs)
+    if source.finished:
+        raise InputError(f"{logs[0]} was sketched before and has no other columns; give the log itself")
+    loaded = None if model is None else load_model(model)
+    given = logits is not None
+    if loaded is not None:
+        score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
+        logits = score_type(loaded, logits) == "logit"
+        weight = weight or loaded.provenance.get("columns", {}).get("weight")
+        negatives_kept = remembered_negatives(printer, loaded, negatives_kept)
+    if score is None or label is None:
+        raise InputError("name the columns with --score and --label")
+    spec = source.spec(
+        context, score=score, label=label, field=None, weight=weight, logits=logits, negatives_kept=negatives_kept
+    )
+    plain_interrupts()
+    length = None if not printer.lively or source.row_count is None else 2 * source.row_count
+    with printer.progress("reading twice", length) as advance:
+        found = find_slices(source.paths, spec, loaded, exclude or (), type_given=given, progress=advance)
+    printer.result({"model": model, **found.to_dict()}, str(found))

@@ -1,4 +1,4 @@
-"""`mcnet fit`, `mcnet apply`, `mcnet methods`, `mcnet demo`: logs to a saved model, and the model to logs."""
+"""`mcnet fit`, `fields`, `apply`, `methods` and `demo`: logs to a saved model, and the model to logs."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,19 +79,56 @@ def fit(
     printer.result({"output": output, "method": model.method, **model.provenance})
 
 
+# `mcnet fields`: which columns are worth being fields.
+
+
+def fields(
+    context: typer.Context,
+    logs: options.LogFiles,
+    score: options.Score = None,
+    label: options.Label = None,
+    weight: options.Weight = None,
+    time: Annotated[
+        str | None, options.option("--time", "COLUMN", "The column of timestamps: spans of time are held back.")
+    ] = None,
+    exclude: options.Exclude = None,
+    value: options.Value = None,
+    value_per_positive: options.ValuePerPositive = None,
+    propensity: options.Propensity = None,
+    logits: options.Logits = None,
+    negatives_kept: options.NegativesKept = 1.0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find the columns that are worth being fields.
+
+    Candidates are columns of few values, whole numbers, other numbers in bins (age:number), and of timestamps the hour,
+    the weekday and the hour of the week (ts:hour). One after the other, the column that lowers the log-loss of rows
+    held back most is chosen, until its gain may be noise. Of more than 2 million rows a sample is searched. Columns
+    that look like outcomes are named and not chosen; only you know what is known when a score is served, so leave out
+    the rest with --exclude. fit, compare and update make the same choice with --fields auto.
+
+    \b
+    Example:
+      mcnet fields log.parquet --score pctr --label click
+    """
+    from mcnet.cli.sources import source_of
+
+    printer = options.printer_of(context, json, quiet)
+    source = source_of(logs)
+    spec = source.spec(context, field=None)
+    plain_interrupts()
+    found = source.find_fields(printer, spec, time, exclude or ())
+    printer.result(found.to_dict(), str(found))
+
+
 # `mcnet apply`: calibrate logs of any size with a saved model.
 
 
 def apply(
     context: typer.Context,
     model: options.ModelFile,
-    logs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="LOG",
-            help=f"{options.LOG_FILES}; or - for stdin.",
-        ),
-    ],
+    logs: options.LogFiles,
     output: options.Output,
     score: options.Score = None,
     # Not called `field`: what the configuration file says of fields is about logs to fit, and the model knows its own.

@@ -366,11 +366,13 @@ def _metrics(beginning: str) -> list[str]:
 LOG_FILES = f"{FORMAT_NAMES} files, globs, folders or addresses (s3://...)"
 LOG_HELP = f"{LOG_FILES}; or - for stdin; or saved sketches; or a store (ads.db, postgresql://...)."
 Logs = Annotated[list[str], typer.Argument(metavar="LOG", help=LOG_HELP)]
+LogFiles = Annotated[list[str], typer.Argument(metavar="LOG", help=f"{LOG_FILES}; or - for stdin.")]
 StoreAddress = Annotated[
     str,
     typer.Argument(metavar="STORE", help="A file such as ads.db, or postgresql://user@host/ads.", show_default=False),
 ]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)]
+JudgedModel = Annotated[str | None, option("--model", "FILE", "Judge this model's probabilities, not the scores.")]
 Score = Annotated[str | None, option("--score", "COLUMN", "The column of scores.")]
 Label = Annotated[str | None, option("--label", "COLUMN", "The column of labels: 0/1, or fractions with a weight.")]
 Fields = Annotated[list[str] | None, option("--field", "COLUMN", "A field, such as country; may be repeated.")]
