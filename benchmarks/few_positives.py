@@ -18,7 +18,16 @@ ALONE = ("offset", "platt", "mcnet-bayes")
 WITH_FIELD = ("offset-field", "platt-field", "mcnet-bayes")
 LINE = "two numbers"
 TEST_ROWS = 60_000
-SIMULATED = ("right", "nearly right", "level", "slope and level", "bends", "levels of values", "lines of values")
+SIMULATED = (
+    "right",
+    "nearly right",
+    "level",
+    "slope and level",
+    "too flat",
+    "bends",
+    "levels of values",
+    "lines of values",
+)
 RATE = 0.03
 
 
@@ -104,6 +113,7 @@ def simulated(kind: str, size: int, seed: int, values: int = 4) -> Draw:
         "nearly right": 1.03 * truth + 0.05,
         "level": truth + 0.5,
         "slope and level": 1.6 * truth + 2.3 + 0.15 * np.sin(2.0 * truth),
+        "too flat": (truth + 3.0) / 1.6 - 3.0,
         "bends": truth + 0.3 * np.sin(1.5 * truth) + 0.2,
         "levels of values": truth + 0.6 * level,
         "lines of values": slope * (truth + 3.0) - 3.0 + level,

@@ -11,7 +11,15 @@ from scipy.stats import norm
 
 import mcnet
 from mcnet.bayes import averaging, fit
-from mcnet.bayes.averaging import FIELD_WIDTHS, LEVEL_SHARES, LEVEL_WIDTHS, SLOPE_SHARES, SLOPE_WIDTHS, fit_lines
+from mcnet.bayes.averaging import (
+    FIELD_WIDTHS,
+    LEVEL_SHARES,
+    LEVEL_WIDTHS,
+    SLOPE_MEANS,
+    SLOPE_SHARES,
+    SLOPE_WIDTHS,
+    fit_lines,
+)
 
 
 def world(rows, seed, rate=0.03, level=0.0, slope=1.0, values=3):
@@ -27,13 +35,13 @@ def without_average(monkeypatch):
     monkeypatch.setattr(fit, "averaged_share", lambda table: 0.0)
 
 
-def integrated(logits, weight, positives, centre, level, slope):
+def integrated(logits, weight, positives, centre, level, slope, mean):
     """The logarithm of the evidence of a line under normal priors, by a sum over a fine grid of (b, a)."""
     unit = np.linspace(-6.0, 6.0, 121)
-    b, a = (part.ravel()[:, None] for part in np.meshgrid(level * unit, slope * unit))
+    b, a = (part.ravel()[:, None] for part in np.meshgrid(level * unit, mean + slope * unit))
     z = logits + b + a * (logits - centre)
     logs = z @ positives - np.logaddexp(0.0, z) @ weight
-    logs += norm.logpdf(b[:, 0], scale=level) + norm.logpdf(a[:, 0], scale=slope)
+    logs += norm.logpdf(b[:, 0], scale=level) + norm.logpdf(a[:, 0], loc=mean, scale=slope)
     return logsumexp(logs) + np.log(level * slope * (unit[1] - unit[0]) ** 2)
 
 
@@ -49,7 +57,7 @@ def test_the_evidence_of_lines_is_the_integral_of_their_likelihood(positives):
     logs = lines.evidence[0] + tight.evidence[0] - shares
     for level, slope in ((1, 1), (2, 3), (3, 4)):
         found = logs[level * len(SLOPE_WIDTHS) + slope]
-        truth = integrated(*cells, lines.centre, LEVEL_WIDTHS[level], SLOPE_WIDTHS[slope])
+        truth = integrated(*cells, lines.centre, LEVEL_WIDTHS[level], SLOPE_WIDTHS[slope], SLOPE_MEANS[slope])
         assert found == pytest.approx(truth, abs=0.2)
 
 

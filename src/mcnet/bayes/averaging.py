@@ -7,11 +7,12 @@ it is averaged with simpler models and with itself under tighter priors, each we
   of prior standard deviation τ;
 - each of them under every pair of prior widths of the common level b and the common slope a.
 
-Every model is fitted once, under wide priors of (b, a). With the posterior covariance G of (b, a), their mode r and the
-added prior precision D = diag(w_b⁻² − v_b, w_a⁻² − v_a), the normal approximation gives the rest: the mode moves by
-−H⁻¹U (I + DG)⁻¹ D r, where U picks out (b, a), and the logarithm of the evidence changes by
+Every model is fitted once, under wide priors of (b, a) around 0. With the posterior covariance G of (b, a), their mode
+r, a prior of mean m and precision W = diag(w_b⁻², w_a⁻²) instead, and D = W − P⁻¹, P the wide prior's variances, the
+normal approximation gives the rest: the mode moves by −H⁻¹U q, q = (I + DG)⁻¹ g, g = D r − W m, where U picks out
+(b, a), and the logarithm of the evidence changes by
 
-    −½ rᵀ (I + DG)⁻¹ D r − ½ log det (I + DG) + ½ log det (I + DP),    P the wide prior's variances.
+    −½ (rᵀ(g − W m) − gᵀG q + mᵀW m) − ½ log det (I + DG) + ½ log det (I + DP).
 
 Last comes the model that changes nothing. Rows that agree with scores as closely as they would if these were right keep
 them as they are.
@@ -37,8 +38,10 @@ from mcnet.bayes.structure import State
 # Prior standard deviations of the common level (in logits) and the common slope, and how probable each is.
 LEVEL_WIDTHS = np.array([0.03, 0.15, 0.5, 1.5])
 LEVEL_SHARES = np.array([0.3, 0.3, 0.25, 0.15])
-SLOPE_WIDTHS = np.array([0.001, 0.03, 0.1, 0.3, 0.6])
+SLOPE_WIDTHS = np.array([0.001, 0.03, 0.1, 0.2, 0.5])
 SLOPE_SHARES = np.array([0.25, 0.2, 0.15, 0.2, 0.2])
+# Where a slope is far off, the scores are rather too spread out (an overfitted model) than too close to each other.
+SLOPE_MEANS = np.array([0.0, 0.0, 0.0, -0.2, -0.2])
 # Prior standard deviations of the levels of field values beside a line, and how probable each is.
 FIELD_WIDTHS = np.array([0.0, 0.1, 0.3, 1.0])
 FIELD_SHARES = np.array([0.4, 0.2, 0.2, 0.2])
@@ -86,14 +89,21 @@ def tightened(covariance: FloatArray, away: FloatArray, prior: FloatArray) -> Ti
     prior : the variances of the wide prior.
     """
     level, slope = (grid.ravel() for grid in np.meshgrid(LEVEL_WIDTHS, SLOPE_WIDTHS, indexing="ij"))
-    added = np.stack([level, slope], axis=1) ** -2.0 - 1.0 / prior
+    precision = np.stack([level, slope], axis=1) ** -2.0
+    added = precision - 1.0 / prior
+    means = np.stack([np.zeros_like(level), np.tile(SLOPE_MEANS, len(LEVEL_WIDTHS))], axis=1)
+    towards = precision * means
     shrinking = np.eye(2) + added[:, :, None] * covariance[:, None]
     # The inverse of 2 × 2 matrices, times the diagonal one.
     determinant = np.linalg.det(shrinking)
     inner = np.stack([shrinking[..., 1, 1], -shrinking[..., 0, 1], -shrinking[..., 1, 0], shrinking[..., 0, 0]], -1)
-    inner = inner.reshape(shrinking.shape) / determinant[..., None, None] * added[:, None, :]
-    pull = (inner @ away[:, None, :, None])[..., 0]
-    evidence = -0.5 * np.sum(pull * away[:, None], axis=-1) - 0.5 * np.log(determinant)
+    inverse = inner.reshape(shrinking.shape) / determinant[..., None, None]
+    inner = inverse * added[:, None, :]
+    against = added * away[:, None] - towards
+    pull = (inverse @ against[..., None])[..., 0]
+    moved = -(covariance[:, None] @ pull[..., None])[..., 0]
+    evidence = -0.5 * np.sum(away[:, None] * (against - towards) + moved * against + towards * means, axis=-1)
+    evidence -= 0.5 * np.log(determinant)
     evidence += 0.5 * np.log1p(added * prior).sum(axis=1) + np.log(np.outer(LEVEL_SHARES, SLOPE_SHARES).ravel())
     return Tightened(evidence, -pull, inner)
 
