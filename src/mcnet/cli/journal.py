@@ -9,6 +9,7 @@ import typer
 from mcnet._shared.messages import count, counted
 from mcnet.cli import options
 from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, plain_interrupts, table
+from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     from mcnet.store.entries import Added
@@ -74,14 +75,12 @@ def add(
           --field country --time ts --every 1h
       mcnet journal add hourly.db part0.parquet --period 2026-11-16T13
     """
-    from mcnet.cli.options import printer_of
     from mcnet.cli.sources import source_of, value_number
-    from mcnet.errors import InputError
     from mcnet.rows.columns import check_value
     from mcnet.store.entries import Addition, NewFiles
     from mcnet.store.journal import Journal
 
-    printer = printer_of(context, json, quiet)
+    printer = options.printer_of(context, json, quiet)
     given = source_of(logs)
     if given.journal is not None:
         raise InputError(f"{logs[0]} is a store: give the logs or sketches that its journal was made of")
@@ -334,13 +333,12 @@ def backtest(
     """
     from pathlib import Path
 
-    from mcnet.cli.options import from_config, printer_of
+    from mcnet.cli.options import from_config
     from mcnet.cli.sources import check_output, source_of
-    from mcnet.errors import InputError
     from mcnet.tracking.backtest import backtest as run_backtest
     from mcnet.tracking.backtest_forecasters import DEFAULT_MEMORIES
 
-    printer = printer_of(context, json, quiet)
+    printer = options.printer_of(context, json, quiet)
     if tracker_only and (method or memory):
         raise InputError("--tracker-only compares no methods; leave out --method and --memory")
     if report is not None and output is not None and Path(report).resolve() == Path(output).resolve():

@@ -163,7 +163,6 @@ def monitor(
       mcnet monitor ads.db --model model.json --fail-if alarm
     """
     from mcnet.cli.compare import write_table
-    from mcnet.cli.options import printer_of
     from mcnet.cli.sources import check_output, load_model, open_journal
     from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
     from mcnet.operations.alerts import Webhook, add_events, alarm_event
@@ -171,7 +170,7 @@ def monitor(
     from mcnet.rows.periods import periods_between
     from mcnet.tracking.replay import warn_of_merged_periods
 
-    printer = printer_of(context, json, quiet)
+    printer = options.printer_of(context, json, quiet)
     receiver = Webhook.of(webhook, webhook_secret_file, field_values)
     for word in fail_if or ():
         if word not in _CONDITIONS:
