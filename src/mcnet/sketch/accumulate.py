@@ -76,7 +76,7 @@ def _kernel() -> Any:
         grid, guide, shift, wide_of = tables
         last_bucket = whole(len(guide) - 1)
         clipped, buckets = np.empty(BLOCK), np.empty(BLOCK, np.uint64)
-        wide, money = np.empty(BLOCK, np.uint64), np.empty((3, BLOCK))
+        money = np.empty((3, BLOCK))
         for begin in range(0, len(scores), BLOCK):
             rows = min(BLOCK, len(scores) - begin)
             given, label = scores[begin : begin + rows], labels[begin : begin + rows]
@@ -85,6 +85,15 @@ def _kernel() -> Any:
                 fine += (label[i] >= 0.0) & (label[i] <= 1.0)
             if fine != 2 * rows:
                 return False
+            if value is not None:
+                # As `Worth.units` has it, in the same order of multiplications, several rows at a time.
+                amount = value[begin : begin + rows]
+                for i in range(rows):
+                    each = amount[i] if weights is None else amount[i] * weights[begin + i]
+                    square = each * amount[i] if inverse is None else each * amount[i] * inverse[begin + i]
+                    units = np.floor(each * VALUE_UNITS + 0.5)
+                    money[0, i], money[1, i] = units, np.floor(units * label[i] + 0.5)
+                    money[2, i] = np.floor(square * VALUE_UNITS + 0.5)
             for i in range(whole(rows)):
                 score = clipped[i]
                 cell = whole(guide[buckets[i]])
@@ -104,21 +113,11 @@ def _kernel() -> Any:
                     cells[slot, cell, one] += weight * label[i]
                     cells[slot, cell, two] += weight * position
                 if value is not None:
-                    wide[i] = whole(slot * whole(worth.shape[1]) + whole(wide_of[cell]))
-            if value is not None:
-                # As `Worth.units` has it, in the same order of multiplications, several rows at a time.
-                amount = value[begin : begin + rows]
-                for i in range(rows):
-                    each = amount[i] if weights is None else amount[i] * weights[begin + i]
-                    square = each * amount[i] if inverse is None else each * amount[i] * inverse[begin + i]
-                    units = np.floor(each * VALUE_UNITS + 0.5)
-                    money[0, i], money[1, i] = units, np.floor(units * label[i] + 0.5)
-                    money[2, i] = np.floor(square * VALUE_UNITS + 0.5)
-                sums = worth.reshape(-1, 3)
-                for i in range(whole(rows)):
-                    sums[wide[i], none] += money[none, i]
-                    sums[wide[i], one] += money[one, i]
-                    sums[wide[i], two] += money[two, i]
+                    # Added in this loop, beside cells that are waited for.
+                    wide = whole(wide_of[cell])
+                    worth[slot, wide, none] += money[none, i]
+                    worth[slot, wide, one] += money[one, i]
+                    worth[slot, wide, two] += money[two, i]
         return True
 
     return compiled(kernel, clip_into_buckets)
@@ -423,7 +422,7 @@ class Accumulator:
         wide = _wide_of(self._grid)[cells.key[first] - self._grid.first]
         for column, values in zip(sums[3:], worth[slots, wide].T, strict=True):
             column[first] = values
-        return Cells(cells.context, cells.key, cells.fold, sums.T)
+        return Cells(cells.context, cells.key, cells.fold, sums.T, gathered=True)
 
 
 def _grown(table: FloatArray, size: int) -> FloatArray:

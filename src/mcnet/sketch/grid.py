@@ -174,13 +174,15 @@ _LEAST_WEIGHT = 1e-250
 class Cells:
     """The columns of a table of cells; `sums` holds weight, positives and the weighted position inside the cell.
 
-    If the rows have a value, three more: Σwv, Σwvy and Σwv², in whole units, see VALUE_UNITS.
+    If the rows have a value, three more: Σwv, Σwvy and Σwv², in whole units, see VALUE_UNITS. `gathered` if those of a
+    wide cell are known to be in its first cell.
     """
 
     context: CodeArray
     key: IntArray
     fold: NDArray[np.int16]
     sums: FloatArray
+    gathered: bool = False
 
     def __len__(self) -> int:
         return len(self.key)

@@ -87,7 +87,7 @@ class Sketch:
             object.__setattr__(self, "value_kind", None)
         elif self.value_kind is None:
             object.__setattr__(self, "cells", replace(self.cells, sums=self.cells.sums[:, :3]))
-        elif len(self.cells):
+        elif len(self.cells) and not self.cells.gathered:
             object.__setattr__(self, "cells", gathered_values(self.cells, make_grid(self.resolution)))
 
     @property
