@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from mcnet.rows.contexts import Contexts
-from mcnet.tracking.value_changes import FOLLOWED, ValueChanges, ValueOffsets
+from mcnet.tracking.value_changes import FOLLOWED, ValueChanges, ValueOffsets, twins_of
 
 VALUES = tuple(f"v{code}" for code in range(6))
 CONTEXTS = Contexts(("field",), (VALUES,), np.arange(6, dtype=np.int32)[:, None])
@@ -120,12 +120,45 @@ def test_a_file_has_the_filters_to_the_bit():
     np.testing.assert_array_equal(same.of_contexts(CONTEXTS), changes.offsets().of_contexts(CONTEXTS))
 
 
-def test_values_that_are_not_known_have_no_offset():
+def test_values_that_are_not_known_have_the_offset_of_all_rows():
     other = Contexts(("field",), (("new", "v0"),), np.array([[0], [1], [-1]], dtype=np.int32))
     changes = ValueChanges()
     for period in range(5):
         changes = learnt(changes, period, np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0]) * (period > 1))
-    mean, _ = changes.offsets().of_contexts(other)
-    assert mean[0].tolist() == mean[2].tolist() == [0.0] * len(FOLLOWED)
+    found = changes.offsets()
+    mean, _ = found.of_contexts(other)
+    assert mean[0].tolist() == mean[2].tolist() == found.of_all_rows.tolist()
     assert mean[1][0] > 0.5
+    assert mean[0][0] == pytest.approx(mean[1][0] / 6.0, abs=0.01)
     assert not ValueOffsets().of_contexts(CONTEXTS)[0].any()
+
+
+def test_the_offsets_of_each_of_several_fields_sum_to_zero_over_its_rows():
+    table = np.array([[a, b] for a in range(6) for b in range(2)], dtype=np.int32)
+    both = Contexts(("field", "device"), (VALUES, ("phone", "desk")), table)
+    changes, logit, weight = ValueChanges(), np.full(12, -2.0), np.linspace(500.0, 3000.0, 12)
+    for period in range(8):
+        positives = weight * expit(logit - 0.8 * (table[:, 0] == 0) * (period >= 4))
+        cells = both, np.arange(12), weight, positives
+        changes = changes.learnt(*cells, dict.fromkeys(FOLLOWED, logit), str(period), 1.0)
+    found = changes.offsets()
+    for number, mean in enumerate(found.means):
+        rows = np.bincount(table[:, number], weights=weight)
+        np.testing.assert_allclose(mean @ rows, 0.0, atol=1e-6 * rows.sum())
+    np.testing.assert_allclose(found.of_contexts(both)[0][:, 0], -0.8 * (table[:, 0] == 0), atol=0.1)
+
+
+def test_of_values_that_always_occur_together_the_coarser_field_takes_the_change_alone():
+    table = np.array([[0, 0], *([1 + city % 2, city] for city in range(1, 6))], dtype=np.int32)
+    nested = Contexts(("region", "city"), (("UT", "a", "b"), VALUES), table)
+    assert twins_of(nested, 1, 0).tolist() == [0, -1, -1, -1, -1, -1]
+    assert twins_of(nested, 0, 1).tolist() == [0, -1, -1]
+    changes, logit, weight = ValueChanges(), np.full(6, -2.0), np.full(6, 400.0)
+    for period in range(8):
+        positives = weight * expit(logit - 0.5 * (np.arange(6) == 0) * (period >= 4))
+        cells = nested, np.arange(6), weight, positives
+        changes = changes.learnt(*cells, dict.fromkeys(FOLLOWED, logit), str(period), 1.0)
+    region, city = (runs.offsets()[0][0] for runs in changes.runs)
+    assert region[0] < -0.3
+    assert city[0] == 0.0
+    assert set(changes.since) == {"region=UT"}

@@ -451,7 +451,8 @@ class Learner:
             logits = latest.logits(latest.of_cells(new))
         self.level_changes = self.level_changes.learnt(logits["everything"], weight, positives, variance, step)
         if new.contexts.names:
-            self.changes = self.changes.learnt(new.contexts, new.context, weight, positives, logits, period, step)
+            cells = new.contexts, new.context, weight, positives
+            self.changes = self.changes.learnt(*cells, logits, period, step, known=self.contexts)
         level = balanced_level(features[:, len(forecast.experts) - 1], new, LEVEL_VARIANCE)
         information_of_level = 1.0 / (self.level_effect.value + 1.0 / max(float(whole[0]), 1e-9))
         self.seasons = self.seasons.learnt(self.position, elapsed, level, information_of_level)

@@ -10,6 +10,7 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from mcnet._shared.arrays import FloatArray, logit, sigmoid, sums_by
 from mcnet.rows.contexts import Contexts
@@ -27,7 +28,7 @@ LEAST_PERIODS = 5
 USUAL_PERIODS = 60
 """What is usual is told by this many periods, the latest that were learnt."""
 ERRORS = 3.0
-"""A quantity that rows make uncertain is suspect if it is so even by this many standard errors."""
+"""A quantity that rows make uncertain is suspect if it is so even by this many standard errors (`errors_of` many)."""
 LARGEST_CHANGE = 1.2
 """A change of the level by less logits than this is never suspect by itself."""
 SUSPECT_RATIO = 5.0
@@ -71,6 +72,15 @@ SCORE_HALF_LIFE = 8.0
 """Periods after which a score of the histogram counts half."""
 
 
+def errors_of(number: int) -> float:
+    """Return how many standard errors one of so many quantities needs for all to be suspect as rarely as one alone.
+
+    >>> [round(errors_of(number), 1) for number in (1, 12, 100)]
+    [3.0, 3.7, 4.2]
+    """
+    return float(-ndtri(ndtr(-ERRORS) / number))
+
+
 @dataclass(frozen=True)
 class Counts:
     """Rows, positives and expected positives of all rows or of a field value."""
@@ -78,6 +88,8 @@ class Counts:
     rows: float
     positives: float
     expected: float
+    looked_at: int = 1
+    """How many counts of the period are judged: chance moves the farthest of many farther than one."""
 
     @property
     def level(self) -> float:
@@ -92,7 +104,8 @@ class Counts:
     @property
     def certain_change(self) -> float:
         """The part of the level that the noise of labels does not explain; 0 if all of it may be noise."""
-        low, high = self.positives - ERRORS * self.error, self.positives + ERRORS * self.error
+        reach = errors_of(self.looked_at) * self.error
+        low, high = self.positives - reach, self.positives + reach
         least = self._above_forecast(max(low, 0.0)), self._above_forecast(min(high, self.rows))
         return max(least[0], 0.0) + min(least[1], 0.0)
 
@@ -112,7 +125,7 @@ class Counts:
 
     def beside(self, whole: "Counts") -> "Counts":
         """Return the same counts with the positives expected that the level of all other rows makes likely."""
-        others = Counts(*(there - here for here, there in zip(astuple(self), astuple(whole), strict=True)))
+        others = Counts(*(there - here for here, there in zip(astuple(self)[:3], astuple(whole)[:3], strict=True)))
         if not others.can_tell:
             return self
         odds = self.expected / max(self.rows - self.expected, 1e-300) * np.exp(others.level)
@@ -173,19 +186,16 @@ def measured(sketch: Sketch, forecast_logit: FloatArray, known: Contexts, scores
     weight, positives = sketch.weight, np.minimum(sketch.positives, sketch.weight)
     expected = weight * sigmoid(forecast_logit)
     missing = unseen = np.zeros(len(sketch), dtype=bool)
-    suspect, able, largest = [], 0, 0.0
+    counted: list[tuple[str, Counts]] = []
     for column, before in zip(sketch.contexts.columns(sketch.context), known.values, strict=True):
         absent = np.array([value is None for value in column.values], dtype=bool)
         new = ~np.isin(np.arange(len(absent)), [v for v, value in enumerate(column.values) if value in set(before)])
         missing, unseen = missing | absent[column.codes], unseen | new[column.codes]
         sums = [sums_by(column.codes, part, len(absent)) for part in (weight, positives, expected)]
         for value, *parts in zip(column.values, *(part.tolist() for part in sums), strict=True):
-            counts = Counts(*parts)
-            if not counts.can_tell:
-                continue
-            able, largest = able + 1, max(largest, abs(counts.certain_change))
-            if counts.is_suspect:
-                suspect.append((f"{column.name}={'(missing)' if value is None else value}", counts))
+            if (counts := Counts(*parts)).can_tell:
+                counted.append((f"{column.name}={'(missing)' if value is None else value}", counts))
+    able = [(name, replace(counts, looked_at=len(counted))) for name, counts in counted]
     total = sketch.total_weight
     return Measured(
         Counts(total, float(positives.sum()), float(expected.sum())),
@@ -193,9 +203,9 @@ def measured(sketch: Sketch, forecast_logit: FloatArray, known: Contexts, scores
         _stability(score_histogram(sketch), scores),
         float(weight @ missing) / total,
         float(weight @ unseen) / total,
-        tuple(sorted(suspect, key=lambda one: -one[1].expected)),
-        able,
-        largest,
+        tuple(sorted((one for one in able if one[1].is_suspect), key=lambda one: -one[1].expected)),
+        len(able),
+        max((abs(counts.certain_change) for _, counts in able), default=0.0),
     )
 
 

@@ -16,13 +16,13 @@ from mcnet.model.model import CalibrationModel
 from mcnet.plots.style import as_plotly, card
 from mcnet.plots.timeline import MemoryWeights, draw_memory_weights
 from mcnet.rows.columns import as_array, scores_column
-from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.forecast import APART, Forecast
 from mcnet.tracking.learner import SERVED, Learner
 from mcnet.tracking.look import Suspect
 from mcnet.tracking.memories import BAYES, RESOLUTION, check_method
+from mcnet.tracking.value_changes import twins_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -207,7 +207,9 @@ def followed_values(learner: Learner) -> "pl.DataFrame":
     rows = []
     for number, (name, index) in enumerate(zip(changes.names, changes.values, strict=True)):
         moved, run = changes.runs[number].moved()
-        mean, variance = (part[number].T @ weight for part in (latest.offsets.means, latest.offsets.variances))
+        mean, variance = (part.T @ weight for part in changes.runs[number].offsets())
+        others = [other for other in range(len(changes.names)) if other != number]
+        twins = [twins_of(learner.contexts, number, other) for other in others]
         reach = TWO_SIDED_90 * np.sqrt(variance)
         ages = age + float(weight.sum()) * moved * (np.minimum(run / 2.0, age) - age)
         for code, value in enumerate(index):
@@ -215,24 +217,15 @@ def followed_values(learner: Learner) -> "pl.DataFrame":
             shown: tuple[float | str | None, ...] = (None, None, None, None)
             if since is not None:
                 offset, width = float(mean[code]), float(reach[code])
-                same = ", ".join(_always_with(learner.contexts, number, value))
+                place = learner.contexts.values[number].index(value)
+                pairs = [(other, codes[place]) for other, codes in zip(others, twins, strict=True) if codes[place] >= 0]
+                same = ", ".join(f"{changes.names[o]}={learner.contexts.values[o][code]}" for o, code in pairs)
                 shown = (offset, offset - width, offset + width, same or None)
             rows.append((name, value, float(ages[code]), since, *shown))
     numbers = dict.fromkeys(("offset", "low", "high"), pl.Float64)
     text = dict.fromkeys(("field", "value"), pl.String)
     schema = {**text, "memory": pl.Float64, "since": pl.String, **numbers, "same_as": pl.String}
     return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _always_with(contexts: Contexts, number: int, value: str | None) -> list[str]:
-    """Return the values of other fields that occur in every context of a field's value, and in no other."""
-    here = contexts.table[:, number] == contexts.values[number].index(value)
-    result = []
-    for other in range(len(contexts.names)):
-        codes = np.unique(contexts.table[here, other])
-        if other != number and len(codes) == 1 and ((contexts.table[:, other] == codes[0]) == here).all():
-            result.append(f"{contexts.names[other]}={contexts.values[other][codes[0]]}")
-    return result
 
 
 def _plain_belief(forecast: Forecast, candidates: list[str]) -> FloatArray:

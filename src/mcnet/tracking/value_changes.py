@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import FloatArray, IndexArray, sigmoid, sums_by
 from mcnet.rows.contexts import ANY, Contexts
 
-__all__ = ["FOLLOWED", "AlikeRows", "LevelChanges", "ValueChanges", "ValueOffsets"]
+__all__ = ["FOLLOWED", "AlikeRows", "LevelChanges", "ValueChanges", "ValueOffsets", "twins_of"]
 
 FOLLOWED = ("everything", "stack", "careful stack")
 """The candidates whose deviations by value are filtered. Those of a level alone share the filter of everything."""
@@ -40,28 +40,36 @@ WALK_VARIANCE = 2e-4
 """What the offset of a changed value moves in a period, in squared logits."""
 CHANGES_HALF_LIFE = 200.0
 """Periods over which what is known about changes counts half."""
+ROWS_HALF_LIFE = 8.0
+"""Periods over which the rows of a value count half."""
 EFFECT_HALF_LIFE = 34.0
 LARGEST_EFFECT = 0.5
 TRUSTED_SURPRISE = 2.0
 """A value further than this many standard deviations from the others counts less in the common level."""
-LEVEL_STEPS, MODE_STEPS = 6, 5
+LEVEL_STEPS, FIRST_STEPS, MODE_STEPS = 10, 3, 5
 
 _State = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class ValueOffsets:
-    """The offset of each field value, beside each of the `FOLLOWED` candidates, and its variance."""
+    """The offset of each field value, beside each of the `FOLLOWED` candidates, and its variance.
+
+    The offsets of a field sum to zero over its rows. What they have in common is the offset of all rows: that of values
+    which are not known, too.
+    """
 
     values: tuple[dict[str | None, int], ...] = ()
     """Per field, the index of each value."""
     means: tuple[FloatArray, ...] = ()
     """Per field `[followed, values]`."""
     variances: tuple[FloatArray, ...] = ()
+    of_all_rows: FloatArray = field(default_factory=lambda: np.zeros(len(FOLLOWED)))
 
     def of_contexts(self, contexts: Contexts) -> tuple[FloatArray, FloatArray]:
-        """Return offsets and variances of contexts, both `[contexts, followed]`; 0 for values that are not known."""
+        """Return offsets and variances of contexts, both `[contexts, followed]`."""
         result = np.zeros((2, len(contexts), len(FOLLOWED)))
+        result[0] = self.of_all_rows
         for number, (index, mean, variance) in enumerate(zip(self.values, self.means, self.variances, strict=True)):
             codes = _codes(index, contexts, number)
             known = (codes >= 0) & (codes < mean.shape[1])  # the index may have grown since
@@ -69,9 +77,11 @@ class ValueOffsets:
             result[1, known] += variance.T[codes[known]]
         return result[0], result[1]
 
-    def state(self) -> list[list[list[float]]]:
+    def state(self) -> dict[str, Any]:
         """Return the numbers as JSON-able values; the index is kept with the filters."""
-        return [[mean.tolist(), variance.tolist()] for mean, variance in zip(self.means, self.variances, strict=True)]
+        arrays = {"means": self.means, "variances": self.variances}
+        numbers = {name: [array.tolist() for array in of_fields] for name, of_fields in arrays.items()}
+        return {**numbers, "of_all_rows": self.of_all_rows.tolist()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,6 +240,8 @@ class ValueChanges:
     names: tuple[str, ...] = ()
     values: tuple[dict[str | None, int], ...] = ()
     runs: tuple[FieldRuns, ...] = ()
+    rows: tuple[FloatArray, ...] = ()
+    """Per field, the rows of each value, forgotten slowly."""
     periods: tuple[str, ...] = ()
     """The latest periods, by name."""
     since: dict[str, str] = field(default_factory=dict)
@@ -263,8 +275,14 @@ class ValueChanges:
 
     def offsets(self) -> ValueOffsets:
         """Return the present offset of each value."""
-        both = [runs.offsets() for runs in self.runs]
-        return ValueOffsets(self.values, tuple(mean for mean, _ in both), tuple(variance for _, variance in both))
+        means, variances, of_all_rows = [], [], np.zeros(len(FOLLOWED))
+        for runs, rows in zip(self.runs, self.rows, strict=True):
+            mean, variance = runs.offsets()
+            common = mean @ rows / max(float(rows.sum()), 1e-300)
+            means.append(mean - common[:, None])
+            variances.append(variance)
+            of_all_rows = of_all_rows + common
+        return ValueOffsets(self.values, tuple(means), tuple(variances), of_all_rows)
 
     def learnt(
         self,
@@ -275,11 +293,12 @@ class ValueChanges:
         logits: Mapping[str, FloatArray],
         period: str,
         step: float,
+        known: Contexts | None = None,
     ) -> ValueChanges:
         """Return what is known after a period.
 
-        Of fields with several values each, the one with the fewest values comes first: of values that always occur
-        together the coarser field takes the change, and the finer one sees what is left.
+        Of several fields, the one with the fewest values comes first, and the others see what is left. Of values that
+        always occur together, and so cannot be told apart, the one of the coarser field takes the change alone.
 
         Parameters
         ----------
@@ -287,10 +306,12 @@ class ValueChanges:
         logits : of each cell, by each of the `FOLLOWED` candidates, without offsets.
         period : its name.
         step : how much of a usual period it is.
+        known : the contexts of all periods; None for those of this one.
         """
         other = self._grown(contexts)
         codes = [_codes(index, contexts, number)[context] for number, index in enumerate(other.values)]
         order = sorted(range(len(codes)), key=lambda number: len(other.values[number]))
+        copies = other._copies(contexts if known is None else known, order)
         learnt: list[list[tuple[FloatArray, ...]]] = [[] for _ in codes]
         for which, name in enumerate(FOLLOWED):
             before = [runs.offsets()[0][which] for runs in other.runs]
@@ -303,12 +324,18 @@ class ValueChanges:
                     other = other._effect_learnt(residual, information)
                 seen = sums_by(codes[number], weight, size) > 0.0
                 found = other.runs[number].learnt(which, seen, rows, other, step)
+                for part, none in zip(found, (np.arange(LONGEST_RUN + 1) == 0, 0.0, 0.0), strict=True):
+                    part[copies[number]] = none
                 learnt[number].append(found)
                 at = at + (found[0] * found[1]).sum(axis=1)[codes[number]]
                 if which == 0:
-                    other = other._changes_learnt(found, seen, first=number == order[0])
+                    other = other._changes_learnt(found, seen & ~copies[number], first=number == order[0])
         runs = [FieldRuns(*(np.stack(part).astype(np.float32) for part in zip(*one, strict=True))) for one in learnt]
-        other = replace(other, runs=tuple(runs), periods=(*self.periods, period)[-LONGEST_RUN:])
+        kept = 2.0 ** (-step / ROWS_HALF_LIFE)
+        rows_of = [kept * old + sums_by(code, weight, len(old)) for old, code in zip(other.rows, codes, strict=True)]
+        other = replace(
+            other, runs=tuple(runs), rows=tuple(rows_of), periods=(*self.periods, period)[-LONGEST_RUN:]
+        )
         return replace(other, since=other._since())
 
     def rebased(self, contexts: Contexts, weight: FloatArray, movement: FloatArray) -> ValueChanges:
@@ -338,7 +365,7 @@ class ValueChanges:
 
     def _grown(self, contexts: Contexts) -> ValueChanges:
         """Return filters that know every value of some contexts."""
-        values, runs = [], []
+        values, runs, rows = [], [], []
         for number, known in enumerate(contexts.values):
             index = self.values[number] if self.values else {}
             used = np.unique(contexts.table[:, number])
@@ -347,31 +374,53 @@ class ValueChanges:
                 index = {**index, **{value: len(index) + place for place, value in enumerate(new)}}
             values.append(index)
             runs.append((self.runs[number] if self.runs else FieldRuns.none()).grown(len(index)))
-        return replace(self, names=tuple(contexts.names), values=tuple(values), runs=tuple(runs))
+            before = self.rows[number] if self.rows else np.zeros(0)
+            rows.append(np.append(before, np.zeros(len(index) - len(before))))
+        names = tuple(contexts.names)
+        return replace(self, names=names, values=tuple(values), runs=tuple(runs), rows=tuple(rows))
+
+    def _copies(self, known: Contexts, order: Sequence[int]) -> list[NDArray[np.bool_]]:
+        """Return for the values of each field whether they always occur with a value of a field before it in order."""
+        result = []
+        for number, index in enumerate(self.values):
+            coarser = order[: order.index(number)]
+            twins = [twins_of(known, number, other) >= 0 for other in coarser]
+            names = [name for name, *is_twin in zip(known.values[number], *twins, strict=True) if any(is_twin)]
+            codes = [index[name] for name in names if name in index]
+            result.append(np.isin(np.arange(len(index)), codes))
+        return result
 
     def _observed(
         self, logits: FloatArray, offset: FloatArray, code: IndexArray, weight: FloatArray, positives: FloatArray
     ) -> tuple[AlikeRows, FloatArray, FloatArray]:
-        """Return the rows of each value beside a robust common level; their residuals with offsets, and information."""
+        """Return the rows of each value beside a robust common level; their residuals with offsets, and information.
+
+        A value that has changed must not hide it by moving the level: the level is that of the other values, as far as
+        these tell more than the value itself, and what is far from the others counts ever less in it.
+        """
         level, there, size = 0.0, logits + offset[code], len(offset)
         residual = information = trust = np.zeros(size)
-        for _ in range(LEVEL_STEPS):
+        for iteration in range(LEVEL_STEPS):
             chance = sigmoid(there + level)
             information = sums_by(code, weight * chance * (1.0 - chance), size)
             residual = sums_by(code, positives - weight * chance, size)
             expected = 1.0 + self.effect * information
             surprise = np.abs(residual) / np.sqrt(information * expected + 1e-9)
-            trust = np.minimum(1.0, TRUSTED_SURPRISE / np.maximum(surprise, 1e-9)) / expected
+            trust = np.minimum(1.0, TRUSTED_SURPRISE / np.maximum(surprise, 1e-9))
+            trust = (trust if iteration < FIRST_STEPS else trust**2) / expected
             step = float(trust @ residual) / (float(trust @ information) + 0.5)
             level += float(np.clip(step, -1.0, 1.0))
-            if abs(step) < 1e-4:
+            if iteration >= FIRST_STEPS and abs(step) < 1e-4:
                 break
-        chance = sigmoid(logits + level)
+        own = trust * information
+        others = own.sum() - own
+        free = np.maximum(1.0 - own / np.maximum(others, 1e-300), 0.0)
+        chance = sigmoid(logits + (level - free * trust * residual / (others + 0.5))[code])
         rows = AlikeRows(
             sums_by(code, positives, size),
             sums_by(code, weight * chance, size),
             sums_by(code, weight * chance * (1.0 - chance), size),
-            1.0 / (float(trust @ information) + 1.0),
+            1.0 / (float(own.sum()) + 1.0),
         )
         return rows, residual, information
 
@@ -419,6 +468,7 @@ class ValueChanges:
             "runs": [[_packed(part) for part in (runs.weight, runs.mean, runs.variance)] for runs in self.runs],
             "periods": list(self.periods),
             "since": self.since,
+            "rows": [rows.tolist() for rows in self.rows],
             **{name: getattr(self, name) for name in numbers},
         }
 
@@ -429,13 +479,30 @@ class ValueChanges:
         pairs = zip(state["runs"], values, strict=True)
         runs = tuple(FieldRuns(*(_unpacked(part, len(index)) for part in parts)) for parts, index in pairs)
         names, periods = tuple(state["names"]), tuple(state["periods"])
+        # Files of before have no rows.
+        rows = tuple(np.array(rows, dtype=np.float64) for rows in state.get("rows", [[0.0] * len(v) for v in values]))
         numbers = {name: float(state[name]) for name in ("changes", "squares", "exposure", "excess", "size")}
-        return ValueChanges(names, values, runs, periods, dict(state["since"]), **numbers)
+        return ValueChanges(names, values, runs, rows, periods, dict(state["since"]), **numbers)
 
-    def restored_offsets(self, state: Sequence[Any]) -> ValueOffsets:
+    def restored_offsets(self, state: Mapping[str, Any] | Sequence[Any]) -> ValueOffsets:
         """Return the offsets that `ValueOffsets.state` described."""
-        means, variances = (tuple(np.array(one[k], dtype=np.float64) for one in state) for k in (0, 1))
-        return ValueOffsets(self.values[: len(means)], means, variances)
+        if not isinstance(state, Mapping):  # files of before
+            means, variances = ([one[k] for one in state] for k in (0, 1))
+            state = {"means": means, "variances": variances, "of_all_rows": [0.0] * len(FOLLOWED)}
+        arrays = [tuple(np.array(one, dtype=np.float64) for one in state[name]) for name in ("means", "variances")]
+        return ValueOffsets(self.values[: len(arrays[0])], *arrays, np.array(state["of_all_rows"], dtype=np.float64))
+
+
+def twins_of(contexts: Contexts, field: int, other: int) -> NDArray[np.int64]:
+    """Return for each value of a field the value of another one that always occurs with it; -1 for none."""
+    sizes = [len(contexts.values[number]) for number in (field, other)]
+    table = contexts.table[(contexts.table >= 0).all(axis=1)].astype(np.int64)
+    pairs = np.unique(table[:, field] * max(sizes[1], 1) + table[:, other])
+    here, there = pairs // max(sizes[1], 1), pairs % max(sizes[1], 1)
+    alone = (np.bincount(here, minlength=1)[here] == 1) & (np.bincount(there, minlength=1)[there] == 1)
+    result = np.full(sizes[0], -1, dtype=np.int64)
+    result[here[alone]] = there[alone]
+    return result
 
 
 def _codes(index: Mapping[str | None, int], contexts: Contexts, number: int) -> NDArray[np.int64]:
