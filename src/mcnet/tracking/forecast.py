@@ -161,7 +161,7 @@ APART = ", values apart"
 """Ends the name of a candidate that follows values which leave the common movement by themselves."""
 LEVEL_CHANGE = "level since a change"
 """Everything, with the level that the periods since a change of it show."""
-PRIOR_APART = 0.7
+PRIOR_APART = 0.85
 """The share of a candidate's prior belief that goes to the same one with values apart."""
 NEW_CANDIDATE = 1e-6
 """The belief in a candidate that comes with a new memory."""

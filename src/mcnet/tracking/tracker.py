@@ -22,7 +22,7 @@ from mcnet.tracking.forecast import APART, Forecast
 from mcnet.tracking.learner import SERVED, Learner
 from mcnet.tracking.look import Suspect
 from mcnet.tracking.memories import BAYES, RESOLUTION, check_method
-from mcnet.tracking.value_changes import twins_of
+from mcnet.tracking.value_changes import UNCONFIRMED, twins_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -207,7 +207,7 @@ def followed_values(learner: Learner) -> "pl.DataFrame":
     rows = []
     for number, (name, index) in enumerate(zip(changes.names, changes.values, strict=True)):
         moved, run = changes.runs[number].moved()
-        mean, variance = (part.T @ weight for part in changes.runs[number].offsets())
+        mean, variance = (part.T @ weight for part in changes.runs[number].offsets(UNCONFIRMED))
         others = [other for other in range(len(changes.names)) if other != number]
         twins = [twins_of(learner.contexts, number, other) for other in others]
         reach = TWO_SIDED_90 * np.sqrt(variance)

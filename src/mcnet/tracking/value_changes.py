@@ -25,11 +25,11 @@ FOLLOWED = ("everything", "stack", "careful stack")
 """The candidates whose deviations by value are filtered. Those of a level alone share the filter of everything."""
 LONGEST_RUN = 12
 """Runs of this many periods or more are one state."""
-EXPECTED_HAZARD = 0.003
+EXPECTED_HAZARD = 0.0015
 """The chance per period that a value changes, before any data …"""
 EXPECTED_VALUE_PERIODS = 1_000.0
 """… counting as this many values × periods."""
-EXPECTED_DEVIATION = 0.5
+EXPECTED_DEVIATION = 0.7
 """How far a value moves when it changes: the standard deviation in logits, before any data …"""
 EXPECTED_CHANGES = 4.0
 """… counting as this many changes."""
@@ -38,6 +38,8 @@ RETURN_CHANCE = 0.02
 """The chance per period that a changed value is again where the candidate has it, which learns as well."""
 WALK_VARIANCE = 2e-4
 """What the offset of a changed value moves in a period, in squared logits."""
+UNCONFIRMED = 0.5
+"""The share that is served of a change which no more than one period has shown: that one may be an exception."""
 CHANGES_HALF_LIFE = 200.0
 """Periods over which what is known about changes counts half."""
 ROWS_HALF_LIFE = 8.0
@@ -112,10 +114,16 @@ class FieldRuns:
         pairs = ((self.weight, still), (self.mean, more), (self.variance, more))
         return FieldRuns(*(np.concatenate(pair, axis=1) for pair in pairs))
 
-    def offsets(self) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance of each value's offset `[followed, values]`."""
+    def offsets(self, unconfirmed: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance of each value's offset `[followed, values]`.
+
+        Parameters
+        ----------
+        unconfirmed : the share that counts of a change which no more than one period has shown.
+        """
         weight, mean = self.weight.astype(np.float64), self.mean.astype(np.float64)
-        offset = (weight * mean).sum(axis=2)
+        counted = np.where(np.arange(LONGEST_RUN + 1) == 1, unconfirmed, 1.0)
+        offset = (weight * mean) @ counted
         return offset, np.maximum((weight * (mean**2 + self.variance)).sum(axis=2) - offset**2, 0.0)
 
     def moved(self) -> tuple[FloatArray, FloatArray]:
@@ -277,7 +285,7 @@ class ValueChanges:
         """Return the present offset of each value."""
         means, variances, of_all_rows = [], [], np.zeros(len(FOLLOWED))
         for runs, rows in zip(self.runs, self.rows, strict=True):
-            mean, variance = runs.offsets()
+            mean, variance = runs.offsets(UNCONFIRMED)
             common = mean @ rows / max(float(rows.sum()), 1e-300)
             means.append(mean - common[:, None])
             variances.append(variance)
@@ -333,9 +341,7 @@ class ValueChanges:
         runs = [FieldRuns(*(np.stack(part).astype(np.float32) for part in zip(*one, strict=True))) for one in learnt]
         kept = 2.0 ** (-step / ROWS_HALF_LIFE)
         rows_of = [kept * old + sums_by(code, weight, len(old)) for old, code in zip(other.rows, codes, strict=True)]
-        other = replace(
-            other, runs=tuple(runs), rows=tuple(rows_of), periods=(*self.periods, period)[-LONGEST_RUN:]
-        )
+        other = replace(other, runs=tuple(runs), rows=tuple(rows_of), periods=(*self.periods, period)[-LONGEST_RUN:])
         return replace(other, since=other._since())
 
     def rebased(self, contexts: Contexts, weight: FloatArray, movement: FloatArray) -> ValueChanges:
