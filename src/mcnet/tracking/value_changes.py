@@ -493,10 +493,13 @@ class ValueChanges:
     def restored_offsets(self, state: Mapping[str, Any] | Sequence[Any]) -> ValueOffsets:
         """Return the offsets that `ValueOffsets.state` described."""
         if not isinstance(state, Mapping):  # files of before
-            means, variances = ([one[k] for one in state] for k in (0, 1))
-            state = {"means": means, "variances": variances, "of_all_rows": [0.0] * len(FOLLOWED)}
-        arrays = [tuple(np.array(one, dtype=np.float64) for one in state[name]) for name in ("means", "variances")]
-        return ValueOffsets(self.values[: len(arrays[0])], *arrays, np.array(state["of_all_rows"], dtype=np.float64))
+            both = {name: [one[k] for one in state] for k, name in enumerate(("means", "variances"))}
+            state = {**both, "of_all_rows": [0.0] * len(FOLLOWED)}
+        means, variances = (
+            tuple(np.array(one, dtype=np.float64) for one in state[name]) for name in ("means", "variances")
+        )
+        of_all_rows = np.array(state["of_all_rows"], dtype=np.float64)
+        return ValueOffsets(self.values[: len(means)], means, variances, of_all_rows)
 
 
 def twins_of(contexts: Contexts, field: int, other: int) -> NDArray[np.int64]:
