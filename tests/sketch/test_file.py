@@ -32,8 +32,8 @@ def sealed(path, **changes):
     text = json.dumps({"checksum": about.pop("checksum"), **about})
     frame.with_columns(**changes).write_parquet(path, metadata={"mcnet.sketch": text})
     content = bytearray(path.read_bytes())
-    place = sketch_file._checksum_place(content)
-    content[place : place + 64] = sketch_file._checksum(content).encode()
+    start = sketch_file._checksum_start(content)
+    content[start : start + 64] = sketch_file._checksum(content).encode()
     path.write_bytes(content)
 
 

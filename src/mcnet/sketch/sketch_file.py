@@ -89,8 +89,8 @@ def _parquet_bytes(sketch: Sketch) -> bytes:
     buffer = io.BytesIO()
     frame.write_parquet(buffer, metadata={_METADATA: json.dumps(about)})
     content = bytearray(buffer.getvalue())
-    place = _checksum_place(content)
-    content[place : place + _CHECKSUM_DIGITS] = _checksum(content).encode()
+    start = _checksum_start(content)
+    content[start : start + _CHECKSUM_DIGITS] = _checksum(content).encode()
     return bytes(content)
 
 
@@ -106,10 +106,10 @@ def _checksum(content: bytes | bytearray) -> str:
     return hashlib.blake2b(content, digest_size=_CHECKSUM_DIGITS // 2).hexdigest()
 
 
-def _checksum_place(content: bytes | bytearray) -> int:
+def _checksum_start(content: bytes | bytearray) -> int:
     """Return where in a file the checksum is, -1 if there is none: in the metadata, which are at the end."""
-    place = content.rfind(_CHECKSUM_START)
-    return -1 if place < 0 else place + len(_CHECKSUM_START)
+    start = content.rfind(_CHECKSUM_START)
+    return -1 if start < 0 else start + len(_CHECKSUM_START)
 
 
 def is_sketch_file(path: str | PathLike[str]) -> bool:
@@ -256,37 +256,37 @@ def _unpacked(content: bytes, name: str) -> Sketch:
     if hashlib.blake2b(body, digest_size=_PACKED_DIGEST).digest() != digest:
         raise FileFormatError(f"{name} does not match its checksum; it was altered or damaged: add the rows again")
     try:
-        found = _packed_decoders[content[: len(_PACKED_MAGIC)]].decode(body)
-        edges = {name: check_edges(name, given) for name, given in getattr(found, "edges", {}).items()}
-        number = len(found.table) // (4 * len(found.names)) if found.names else 1  # without fields there is one context
-        table = np.frombuffer(found.table, dtype="<i4").astype(np.int32).reshape(number, len(found.names))
-        context = np.frombuffer(found.context, dtype="<i4").astype(np.int32)
-        key = np.frombuffer(found.key, dtype="<i8").astype(np.int64)
-        fold = np.frombuffer(found.fold, dtype="<i2").astype(np.int16)
-        sums = np.frombuffer(found.sums, dtype="<f8").astype(np.float64).reshape(-1, 3)
-        sizes = np.array([len(values) for values in found.values])
+        packed = _packed_decoders[content[: len(_PACKED_MAGIC)]].decode(body)
+        edges = {name: check_edges(name, given) for name, given in getattr(packed, "edges", {}).items()}
+        # Without fields there is one context.
+        number = len(packed.table) // (4 * len(packed.names)) if packed.names else 1
+        table = np.frombuffer(packed.table, dtype="<i4").astype(np.int32).reshape(number, len(packed.names))
+        context = np.frombuffer(packed.context, dtype="<i4").astype(np.int32)
+        key = np.frombuffer(packed.key, dtype="<i8").astype(np.int64)
+        fold = np.frombuffer(packed.fold, dtype="<i2").astype(np.int16)
+        sums = np.frombuffer(packed.sums, dtype="<f8").astype(np.float64).reshape(-1, 3)
+        sizes = np.array([len(values) for values in packed.values])
         if not (len(context) == len(key) == len(fold) == len(sums) and ((table >= 0) & (table < sizes)).all()):
             raise ValueError("its columns do not fit together")
         if len(context) and not 0 <= int(context.min()) <= int(context.max()) < len(table):
             raise ValueError("a cell has no context")
         sketch = Sketch(
-            Contexts(found.names, found.values, table, edges),
+            Contexts(packed.names, packed.values, table, edges),
             Cells(context, key, fold, sums),
-            found.resolution,
-            found.folds,
-            found.rows,
-            found.columns,
-            found.score_type,
-            found.negatives_kept,
-            found.sources,
-            found.dropped_rows,
+            packed.resolution,
+            packed.folds,
+            packed.rows,
+            packed.columns,
+            packed.score_type,
+            packed.negatives_kept,
+            packed.sources,
+            packed.dropped_rows,
         )
         problem = problem_of_cells(sketch)
+        if problem:
+            raise ValueError(problem)
     except (msgspec.MsgspecError, ValueError, TypeError, McnetError) as error:
-        problem = _first_line(error)
-        raise FileFormatError(f"{name} cannot be used as a sketch: {problem}") from None
-    if problem:
-        raise FileFormatError(f"{name} cannot be used as a sketch: {problem}")
+        raise FileFormatError(f"{name} cannot be used as a sketch: {_first_line(error)}") from None
     return sketch
 
 
@@ -294,10 +294,10 @@ def _check_integrity(content: bytearray) -> None:
     """Refuse content that does not match its checksum, before anything else reads it."""
     if _VERSION_1.search(content):
         raise FileFormatError("it was saved by mcnet 0.1, in an older format: make it again")
-    place = _checksum_place(content)
-    expected = bytes(content[place : place + _CHECKSUM_DIGITS])
-    content[place : place + _CHECKSUM_DIGITS] = _NO_CHECKSUM
-    if place < 0 or _checksum(content).encode() != expected:
+    start = _checksum_start(content)
+    expected = bytes(content[start : start + _CHECKSUM_DIGITS])
+    content[start : start + _CHECKSUM_DIGITS] = _NO_CHECKSUM
+    if start < 0 or _checksum(content).encode() != expected:
         raise FileFormatError("its contents do not match its checksum; it was altered or damaged: make it again")
 
 

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 # Equal-mass bins over the cells of a sketch.
 
 
-def equal_mass_cuts(places: NDArray[Any], weight: FloatArray, bins: int) -> NDArray[np.intp]:
+def equal_mass_cuts(numbers: NDArray[Any], weight: FloatArray, bins: int) -> NDArray[np.intp]:
     """Return after which of the distinct values to cut, for at most `bins` parts of (nearly) equal weight, none empty.
 
-    `places` has the number of each entry's value, from 0, all of which occur.
+    `numbers` has the number of each entry's value, from 0, all of which occur.
 
     >>> equal_mass_cuts(np.array([0, 1, 2, 3]), np.ones(4), 2)
     array([1])
     """
-    mass = np.cumsum(sums_by(places, weight, int(places.max()) + 1))
+    mass = np.cumsum(sums_by(numbers, weight, int(numbers.max()) + 1))
     wanted = mass[-1] * np.arange(1, bins) / bins
     # A tiny slack: the cut belongs after the value whose mass reaches the target, rounding or not.
     last = np.unique(np.searchsorted(mass, wanted * (1.0 - 1e-12)))
@@ -57,7 +57,7 @@ def bin_of(scores: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
     return np.searchsorted(edges, scores, side="right")
 
 
-# The same rows under other fields: fewer of them, other values, periods instead of moments.
+# The same rows under other fields: fewer of them, other values, periods instead of timestamps.
 
 
 def keep_fields(sketch: Sketch, names: Sequence[str]) -> Sketch:
@@ -79,8 +79,8 @@ def cut_field(sketch: Sketch, name: str, every: str) -> Sketch:
     import polars as pl
 
     require_fields(sketch, [name])
-    moments = sketch.contexts.values[sketch.contexts.names.index(name)]
-    return _with_values(sketch, name, cut_to_periods(pl.Series(name, moments, dtype=pl.String), every))
+    timestamps = sketch.contexts.values[sketch.contexts.names.index(name)]
+    return _with_values(sketch, name, cut_to_periods(pl.Series(name, timestamps, dtype=pl.String), every))
 
 
 def rename_values(sketch: Sketch, name: str, texts: Mapping[str | None, str | None]) -> Sketch:
@@ -96,9 +96,9 @@ def value_order_of(contexts: Contexts, sketch: Sketch) -> Sketch:
     values, table = [], []
     for which, known in enumerate(sketch.contexts.values):
         order = tuple(dict.fromkeys((*contexts.values[which], *known)))
-        place = {value: code for code, value in enumerate(order)}
+        index = {value: code for code, value in enumerate(order)}
         values.append(order)
-        table.append(np.array([place[value] for value in known], dtype=np.int32)[sketch.contexts.table[:, which]])
+        table.append(np.array([index[value] for value in known], dtype=np.int32)[sketch.contexts.table[:, which]])
     stacked = np.column_stack(table) if table else sketch.contexts.table
     return replace(sketch, contexts=replace(sketch.contexts, values=tuple(values), table=stacked))
 
@@ -114,8 +114,8 @@ def require_fields(sketch: Sketch, names: Sequence[str]) -> None:
 def _with_values(sketch: Sketch, name: str, values: "pl.Series") -> Sketch:
     """Return the same rows with the values of one field replaced, one for one."""
     columns = sketch.contexts.columns(sketch.contexts.all())
-    place = sketch.contexts.names.index(name)
-    columns[place : place + 1] = field_columns({name: values.gather(columns[place].codes)}, sketch.contexts.edges)
+    index = sketch.contexts.names.index(name)
+    columns[index : index + 1] = field_columns({name: values.gather(columns[index].codes)}, sketch.contexts.edges)
     return _regrouped(sketch, columns)
 
 
@@ -206,11 +206,11 @@ def sketches_by(sketch: Sketch, name: str) -> dict[str, Sketch]:
     {'mon': 1.0, 'tue': 1.0}
     """
     require_fields(sketch, [name])
-    place = sketch.contexts.names.index(name)
-    codes = sketch.contexts.table[sketch.context, place]
+    index = sketch.contexts.names.index(name)
+    codes = sketch.contexts.table[sketch.context, index]
     others = [other for other in sketch.contexts.names if other != name]
     parts, weight, counted, total = {}, 0.0, 0, float(sketch.cells.sums[:, 0].sum())
-    values = sketch.contexts.values[place]
+    values = sketch.contexts.values[index]
     # Sorted once: thousands of periods must not read all cells each. Stable, so cells keep their order.
     by_code = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[by_code], np.arange(len(values) + 1))
