@@ -122,7 +122,7 @@ class _Compared:
 
 def _on_rows(old: CalibrationModel, new: CalibrationModel, sketch: Sketch) -> _Compared:
     sketch = sketch.unfolded()
-    needed = list(dict.fromkeys([*old.fields, *new.fields]))
+    needed = list(dict.fromkeys([*old.needed_fields, *new.needed_fields]))
     lacking = [name for name in needed if name not in sketch.contexts.names]
     if lacking:
         raise InputError(f"the models need the field {lacking[0]!r}, which the rows do not have")

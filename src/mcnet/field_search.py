@@ -6,6 +6,7 @@ per pair of values with the fields chosen before, each shrunk by a variance that
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +16,12 @@ from scipy.stats import norm
 
 from mcnet._shared.arrays import CodeArray, FloatArray, ScoreType, logit, sigmoid, sums_by
 from mcnet.errors import InputError
-from mcnet.rows.candidates import Candidate, candidate_fields
-from mcnet.rows.columns import labels_column, restore_negatives, row_hashes, scores_column, weights_column
+from mcnet.rows.candidates import Candidate, RowSample, candidate_fields
+from mcnet.rows.columns import labels_column, restore_negatives, scores_column, weights_column
 from mcnet.rows.contexts import distinct_combinations
 from mcnet.rows.derived import CLOCK
 from mcnet.rows.fields import FieldColumn, is_table
-from mcnet.rows.locations import Locations
+from mcnet.rows.locations import Locations, read_options
 from mcnet.rows.logs import batches, expand_paths, open_log, require_columns, source_name
 from mcnet.rows.periods import timestamps_of
 from mcnet.rows.spec import RowSpec
@@ -46,6 +47,7 @@ _TRIED_FIRST, _TRIED_EXACTLY = 6, 3
 _SCREENED_BY_ALL_FOLDS = 20
 """More candidates than this are screened by one fold alone."""
 _SWEEPS = 4
+_LINE_STEPS = 30
 _SCORE_BINS = 100
 _RARE_ROWS = 100
 """A value of fewer rows is rare."""
@@ -55,6 +57,8 @@ _WORTH = 0.00002
 """A field whose gain may be less than this is not worth its curves."""
 _WORTH_OF_AN_HOUR_OF_THE_WEEK = 0.0003
 """Beside hour and weekday, whose pairs say the same, it has to gain more."""
+_LEAST_PROPENSITY = 1.0 / 20.0
+"""Rows that were logged less probably weigh no more than this lets them, as in a fit."""
 _OUTCOME = 0.5
 """A column that takes more than this share of the log-loss away looks like the label."""
 
@@ -62,64 +66,6 @@ KNOWN_AT_SERVING = (
     "Only you know which columns are known when a score is served: leave out all others with --exclude, "
     "whatever they gain here."
 )
-
-
-# Rows: read once, sampled by a hash where they are many.
-
-
-class RowSample:
-    """Rows of a log, batch after batch; of very many, a sample by a hash that keeps positives first."""
-
-    def __init__(self, most: int = MOST_ROWS) -> None:
-        """Start without rows."""
-        self.most, self.rows = most, 0
-        self._parts: list[pl.DataFrame] = []
-        self._limits = {False: 1.0, True: 1.0}
-        """The share of negatives and of positives that is kept."""
-
-    def add(self, table: "pl.DataFrame", label: str) -> None:
-        """Add the next rows."""
-        import polars as pl
-
-        chance = pl.Series(_CHANCE, row_hashes(self.rows, len(table)) / 2.0**64)
-        positive = (table[label].cast(pl.Float64, strict=False).fill_null(0.0) > 0.0).alias(_POSITIVE)
-        self.rows += len(table)
-        self._parts.append(table.with_columns(chance, positive))
-        self._parts[-1] = self._kept(self._parts[-1])
-        if sum(map(len, self._parts)) > 1.25 * self.most:
-            self._thin()
-
-    def _kept(self, table: "pl.DataFrame") -> "pl.DataFrame":
-        import polars as pl
-
-        limit = pl.when(pl.col(_POSITIVE)).then(self._limits[True]).otherwise(self._limits[False])
-        return table.filter(pl.col(_CHANCE) < limit)
-
-    def _thin(self) -> None:
-        import polars as pl
-
-        whole = pl.concat(self._parts, how="vertical_relaxed")
-        positives = int(whole[_POSITIVE].sum())
-        kept = min(positives, self.most // 2)
-        shares = {True: kept / max(positives, 1), False: (self.most - kept) / max(len(whole) - positives, 1)}
-        self._limits = {kind: limit * min(shares[kind], 1.0) for kind, limit in self._limits.items()}
-        self._parts = [self._kept(whole)]
-
-    def table(self) -> "tuple[pl.DataFrame, FloatArray]":
-        """Return the rows kept, and for how many rows each stands."""
-        import polars as pl
-
-        if self.rows == 0:
-            raise InputError("there are no rows to search; at least one is needed")
-        if sum(map(len, self._parts)) > self.most:
-            self._thin()
-        whole = pl.concat(self._parts, how="vertical_relaxed")
-        positive = whole[_POSITIVE].to_numpy()
-        stands = np.where(positive, 1.0 / self._limits[True], 1.0 / self._limits[False])
-        return whole.drop(_CHANCE, _POSITIVE), stands
-
-
-_CHANCE, _POSITIVE = "mcnet chance", "mcnet positive"
 
 
 # What is known of a column that may be a field.
@@ -157,11 +103,11 @@ class FieldGain:
         return {name: getattr(self, name) for name in names}
 
 
-def _gain_of(made: FieldColumn) -> FieldGain:
-    """Return a candidate with the codes of its rows."""
+def _gain_of(made: FieldColumn, stands: FloatArray) -> FieldGain:
+    """Return a candidate with the codes of its rows, each of which stands for so many rows of the log."""
     seen, codes = np.unique(made.codes, return_inverse=True)
-    counts = np.bincount(codes)
-    rare = float(counts[counts < _RARE_ROWS].sum() / max(len(codes), 1))
+    counts = np.bincount(codes, weights=stands)
+    rare = float(counts[counts < _RARE_ROWS].sum() / max(float(counts.sum()), 1.0))
     return FieldGain(made.name, len(seen), rare, codes=codes.astype(np.int32))
 
 
@@ -227,6 +173,33 @@ def _step(term: _Term, y: FloatArray, w: FloatArray, z: FloatArray, old: FloatAr
     return np.clip(target / (curvature + 1.0 / variance), -8.0, 8.0)
 
 
+def _evidence(z: FloatArray, y: FloatArray, w: FloatArray) -> FloatArray:
+    """Return weights scaled to what rows tell: the residuals of a sum have the variance that its curvature says.
+
+    A row that stands for many is one row still. Taken for many, its noise would be learnt.
+    """
+    squares = w * (y - sigmoid(z)) ** 2
+    scaled: FloatArray = w * (float(np.sum(squares)) / float(np.sum(w * squares)))
+    return scaled
+
+
+def _line(x: FloatArray, y: FloatArray, w: FloatArray) -> FloatArray:
+    """Return the logits of a logistic regression on the score: what is off for all rows, no field shall gain by."""
+    z, (level, slope) = x, (0.0, 1.0)
+    for _ in range(_LINE_STEPS):
+        p = sigmoid(z)
+        residual, curvature = w * (y - p), w * p * (1.0 - p)
+        a, b, c = float(curvature.sum()), float(curvature @ x), float(curvature @ x**2)
+        g, h = float(residual.sum()), float(residual @ x)
+        size = max(a * c - b * b, 1e-12 * max(a * c, 1e-300))
+        steps = np.clip([(c * g - b * h) / size, (a * h - b * g) / size], -1.0, 1.0)
+        level, slope = level + float(steps[0]), slope + float(steps[1])
+        z = level + slope * x
+        if np.abs(steps).max() < 1e-6:
+            break
+    return z
+
+
 class _Rows:
     """The rows of a search: labels, weights, base logits, and the folds by which they are held back in turn."""
 
@@ -235,7 +208,9 @@ class _Rows:
         z = logit(score)
         mean = float(np.average(z, weights=w))
         spread = float(np.sqrt(np.average((z - mean) ** 2, weights=w)))
-        self.z, self.x = z, (z - mean) / (spread or 1.0)
+        self.x = (z - mean) / (spread or 1.0)
+        self.z = _line(self.x, y, w)
+        self.evidence = _evidence(self.z, y, w)
         edges = np.unique(np.quantile(z, np.linspace(0.0, 1.0, _SCORE_BINS + 1)[1:-1]))
         bins = np.searchsorted(edges, z, side="right").astype(np.int32)
         common = np.zeros(len(z), dtype=np.int32)
@@ -273,7 +248,7 @@ class _Rows:
         """Return the forecast of all rows of an additive model that was fitted on some of them, term after term."""
         inside = [_Term(t.codes[fit], t.size, None if t.times is None else t.times[fit]) for t in terms]
         coefficients = [np.zeros(term.size) for term in terms]
-        y, w, z = self.y[fit], self.w[fit], self.z[fit].copy()
+        y, w, z = self.y[fit], self.evidence[fit], self.z[fit].copy()
         for _ in range(_SWEEPS):
             for at, term in enumerate(inside):
                 new = _step(term, y, w, z, coefficients[at])
@@ -289,7 +264,7 @@ class _Rows:
         fit, z = forecast
         gain = 0.0
         p = sigmoid(z)
-        residual, curvature = self.w * (self.y - p), self.w * p * (1.0 - p)
+        residual, curvature = self.evidence * (self.y - p), self.evidence * p * (1.0 - p)
         for times in (None, self.x):
             parts = []
             for rows in (fit, judge):
@@ -300,7 +275,7 @@ class _Rows:
             if variance > 0.0:
                 a = g / (h + 1.0 / variance)
                 gain += float(np.sum(a * held_g - 0.5 * a**2 * held_h))
-        return gain / float(self.w[judge].sum())
+        return gain / float(self.evidence[judge].sum())
 
 
 def _splits(rows: int, time: "NDArray[Any] | None") -> tuple[list[tuple[Any, Any]], NDArray[Any]]:
@@ -419,7 +394,15 @@ def find_fields(
     """
     spec = RowSpec(score, label, weight=weight, score_type=score_type, negatives_kept=negatives_kept)
     spec.check()
+    return search(rows, spec, exclude=exclude, time=time)
+
+
+def search(rows: Any, spec: RowSpec, *, exclude: Sequence[str] = (), time: str | None = None) -> FieldSearch:
+    """Search log files or a table; see `search_rows`."""
     if not is_table(rows):
+        if not isinstance(rows, str | PathLike | Sequence):
+            kind = type(rows).__name__
+            raise InputError(f"fields are searched for in log files and tables, not in {kind}; name them with field=")
         return search_files(expand_paths(rows), spec, exclude=exclude, time=time)
     import polars as pl
 
@@ -464,21 +447,23 @@ def search_rows(
     exclude, time : as in `find_fields`.
     progress : is called with what is done next.
     """
-    sample = RowSample()
-    for batch in tables:
+    sample = RowSample(MOST_ROWS)
+    drop_missing = spec.drop_missing or read_options().drop_missing
+    for rows_read in tables:
+        batch = _complete(rows_read, spec) if drop_missing else rows_read
         sample.most = min(MOST_ROWS, _MOST_CELLS // len(batch.columns))
         sample.add(batch, str(spec.label))
     table, stands = sample.table()
-    y, w = restore_negatives(
-        labels_column(table[str(spec.label)], name=str(spec.label)),
-        stands if spec.weight is None else stands * weights_column(table[spec.weight], name=spec.weight),
-        spec.negatives_kept,
-    )
-    assert w is not None
+    w = stands if spec.weight is None else stands * weights_column(table[spec.weight], name=spec.weight)
+    if spec.propensity is not None:
+        logged = scores_column(table[spec.propensity], name=spec.propensity, clip=False)
+        w = w / np.maximum(logged, _LEAST_PROPENSITY)
+    y, restored = restore_negatives(labels_column(table[str(spec.label)], name=str(spec.label)), w, spec.negatives_kept)
+    w = w if restored is None else restored
     if not 0.0 < float(np.sum(w * y)) < float(np.sum(w)):
         raise InputError("all rows are of one class, so that no field can gain anything; give positives and negatives")
     score = scores_column(table[str(spec.score)], score_type=spec.score_type, name=str(spec.score))
-    never = [*spec.numbers, *exclude, *([] if time is None else [time])]
+    never = [*spec.numbers, *spec.every, *exclude, *([] if time is None else [time])]
     unknown = [name for name in exclude if name not in table.columns]
     if unknown:
         raise InputError(f"{unknown[0]!r} is to be excluded and is no column; there are {', '.join(table.columns)}")
@@ -491,7 +476,7 @@ def search_rows(
     gains = []
     for candidate in candidates:
         made = candidate.values(table[candidate.column])
-        one = _gain_of(made)
+        one = _gain_of(made, stands)
         if one.values < 2:
             left_out[candidate.name] = "one value"
             continue
@@ -516,6 +501,13 @@ def search_rows(
     )
 
 
+def _complete(table: "pl.DataFrame", spec: RowSpec) -> "pl.DataFrame":
+    """Return the rows that have a score, a label and a weight."""
+    kept = table.drop_nulls(spec.numbers)
+    floats = [name for name in spec.numbers if kept[name].dtype.is_float()]
+    return kept.drop_nans(floats) if floats else kept
+
+
 def _moments(column: "pl.Series") -> NDArray[Any]:
     import polars as pl
 
@@ -534,8 +526,9 @@ class _Search:
         self.rows, self.gains, self.progress = rows, gains, progress
         self.chosen: list[FieldGain] = []
         judged = np.concatenate([judge for _, judge in rows.folds])
-        self.weight = float(rows.w[judged].sum())
         self.blocks = blocks[judged]
+        self.block_weights = np.bincount(self.blocks, rows.w[judged])
+        self.weight = float(self.block_weights.sum())
         self.log_loss = self.base_log_loss = 0.0
 
     def run(self) -> None:
@@ -600,8 +593,8 @@ class _Search:
 
     def _interval(self, gain: FloatArray, tried: int) -> tuple[float, float, float]:
         """Return the mean gain and an interval that allows for the number of columns tried."""
-        sums, sizes = np.bincount(self.blocks, gain), np.bincount(self.blocks)
-        error = np.sqrt(float(np.sum((sums - sizes * gain.mean()) ** 2)))
-        far = float(norm.ppf(0.5 + 0.5 * _LEVEL ** (1.0 / max(tried, 1)))) * error / self.weight
         mean = float(gain.sum()) / self.weight
+        away = np.bincount(self.blocks, gain) - mean * self.block_weights
+        error = float(np.sqrt(np.sum(away**2))) / self.weight
+        far = float(norm.ppf(0.5 + 0.5 * _LEVEL ** (1.0 / max(tried, 1)))) * error
         return mean, mean - far, mean + far

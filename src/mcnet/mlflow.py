@@ -113,10 +113,10 @@ class PyfuncCalibrator:
         import pandas as pd
 
         score = score_column(self.model)
-        lacking = [name for name in (score, *map(source_column, self.model.fields)) if name not in rows.columns]
+        lacking = [name for name in (score, *map(source_column, self.model.needed_fields)) if name not in rows.columns]
         if lacking:
             raise InputError(f"the rows lack the column {lacking[0]!r}; they have {', '.join(map(str, rows.columns))}")
-        field = {name: rows[source_column(name)] for name in self.model.fields} or None
+        field = {name: rows[source_column(name)] for name in self.model.needed_fields} or None
         return pd.DataFrame({OUTPUT: self.model.predict(rows[score].to_numpy(), field)}, index=rows.index)
 
 
@@ -135,7 +135,8 @@ def example_rows(model: CalibrationModel) -> "pd.DataFrame":
     if model.score_type == "logit":
         scores = np.log(scores) - np.log1p(-scores)
     columns: dict[str, Any] = {score_column(model): scores}
-    for name, values in zip(model.fields, model.contexts.values, strict=True):
+    for name in model.needed_fields:
+        values = model.contexts.values[model.fields.index(name)]
         known = [value for value in values if value is not None] or ["any"]
         columns[source_column(name)] = [known[index % len(known)] for index in range(len(scores))]
     return pd.DataFrame(columns)
@@ -152,5 +153,5 @@ def _signature(model: CalibrationModel) -> Any:
 
     inputs: list[Any] = [ColSpec(DataType.double, score_column(model))]
     # A field of whole numbers is as good as one of texts: predict knows 7 and "7" for the same value.
-    inputs += [ColSpec(AnyType(), name) for name in dict.fromkeys(map(source_column, model.fields))]
+    inputs += [ColSpec(AnyType(), name) for name in dict.fromkeys(map(source_column, model.needed_fields))]
     return ModelSignature(Schema(inputs), Schema([ColSpec(DataType.double, OUTPUT)]))

@@ -1,6 +1,7 @@
 """Several fields: pairs, bounded in number and chosen by their residuals; what each field contributes."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 import mcnet
@@ -9,6 +10,10 @@ from mcnet._shared.arrays import logit, sigmoid
 from mcnet.bayes import structure as field_pairs
 from mcnet.bayes.rare_values import telling_fields
 from mcnet.bayes.structure import combine, interacting_pairs
+from mcnet.errors import InputError
+from mcnet.export import export_model
+from mcnet.export.sql import sql_text
+from mcnet.model.apply import UnseenValues, apply_to_files
 
 
 def test_of_many_fields_the_pairs_that_interact_are_chosen():
@@ -152,3 +157,52 @@ def test_the_order_of_fields_does_not_matter():
     turned = {name: fields[name] for name in ("c", "a", "b")}
     again = mcnet.BayesMCNet().fit(scores, labels, field=turned).predict(scores, field=turned)
     np.testing.assert_allclose(again, expected, rtol=0.0, atol=1e-8)
+
+
+def test_a_field_that_was_left_out_may_be_given_or_not(tmp_path):
+    """What the fit found useless need not be there when rows are served; a misspelt field is refused as before."""
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install duckdb")
+    random = np.random.default_rng(0)
+    size = 30_000
+    score = random.beta(1.0, 6.0, size)
+    columns = {name: random.integers(0, number, size).astype(str) for name, number in (("a", 20), ("n", 30), ("b", 7))}
+    moved = random.normal(0.0, 0.5, 20)[columns["a"].astype(int)] + random.normal(0.0, 0.5, 7)[columns["b"].astype(int)]
+    labels = random.random(size) < 1.0 / (1.0 + (1.0 - score) / score * np.exp(-moved))
+    for names in (("a", "n"), ("a", "n", "b")):
+        given = {name: columns[name] for name in names}
+        model = mcnet.BayesMCNet().fit(score, labels, field=given).model_
+        needed = {name: columns[name] for name in names if name != "n"}
+        assert model.needed_fields == tuple(needed)
+        assert model.fields == names
+        few = slice(0, 500)
+        both = {name: column[few] for name, column in given.items()}
+        whole = model.predict(score[few], both)
+        parts = {name: column[few] for name, column in needed.items()}
+        assert np.array_equal(whole, model.predict(score[few], parts))
+        assert np.array_equal(model.interval(score[few], parts)[0], model.interval(score[few], both)[0])
+        row = {name: str(column[0]) for name, column in needed.items()}
+        one = model.predict_one(float(score[0]), row)
+        assert one == whole[0] == model.predict_one(float(score[0]), {**row, "n": "any"})
+        assert one == model.predict_one(float(score[0]), tuple(row.values()))
+        with pytest.raises(InputError, match="needed: a"):
+            model.predict(score[few], {**parts, "m": columns["n"][few]})
+        with pytest.raises(InputError, match="needed: a"):
+            model.predict(score[few], {"n": columns["n"][few]})
+        rows = pl.DataFrame({"score": score[few], **parts})
+        rows.write_parquet(tmp_path / "rows.parquet")
+        apply_to_files(model, tmp_path / "rows.parquet", tmp_path / "out.parquet", score="score")
+        assert pl.read_parquet(tmp_path / "out.parquet")["calibrated"].to_list() == whole.tolist()
+        unseen = UnseenValues(model)
+        unseen.add(parts, np.ones(500))
+        assert unseen.share == 0.0
+        header = tmp_path / "model.h"
+        export_model(model, header)
+        assert "const char *field_n" not in header.read_text()
+        assert "field_a" in header.read_text()
+        with duckdb.connect() as connection:
+            connection.execute(f"CREATE TABLE impressions AS FROM '{tmp_path}/rows.parquet'")
+            *before, select = sql_text(model).strip().removesuffix(";").split(";\n")
+            for statement in before:
+                connection.execute(statement)
+            found = connection.execute(f"SELECT calibrated FROM ({select}) ORDER BY score").fetchall()
+        assert np.allclose([row[0] for row in found], whole[np.argsort(score[few])], rtol=1e-12)

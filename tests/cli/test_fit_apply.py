@@ -257,3 +257,20 @@ def test_numbers_and_hours_are_fields_and_bins_are_chosen_once(mcnet, tmp_path):
     assert "pass --bins FILE, a sketch or model that has the bins" in other.err
     for given, said in (("1", "bins is 1"), (a, "not a model"), ("none.json", "there is no file none.json")):
         assert said in mcnet("fit", a, *columns, "--bins", given, "-o", tmp_path / "n.json").err
+
+
+def test_columns_are_excluded_from_the_search_for_fields(mcnet, tmp_path):
+    random = np.random.default_rng(1)
+    size = 4_000
+    country, later = random.integers(0, 4, size), random.integers(0, 5, size)
+    z = random.normal(-1.0, 1.0, size)
+    labels = random.random(size) < 1.0 / (1.0 + np.exp(-z - 0.7 * country - 0.6 * later + 2.0))
+    columns = {"p": 1.0 / (1.0 + np.exp(-z)), "y": labels.astype(int), "country": country, "later": later}
+    pl.DataFrame(columns).write_parquet(tmp_path / "log.parquet")
+    given = (str(tmp_path / "log.parquet"), "--score", "p", "--label", "y")
+    model = str(tmp_path / "model.json")
+    assert mcnet("fit", *given, "--fields", "auto", "--exclude", "later", "-o", model).code == 0
+    assert library.load(model).fields == ("country",)
+    refused = mcnet("fit", *given, "--field", "country", "--exclude", "later", "-o", model, "--force")
+    assert refused.code == 2
+    assert "pass --fields auto" in refused.err

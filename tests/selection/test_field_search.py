@@ -174,3 +174,49 @@ def test_the_command_prints_a_table_and_json(rows, tmp_path, capsys):
     ):
         assert run(words) == 2
         assert said in capsys.readouterr().err
+
+
+def test_excluded_columns_are_no_candidates_of_a_scan(rows):
+    sketch = mcnet.scan(rows[:8_000], score="p", label="y", fields="auto", exclude=["age"])
+    assert set(sketch.contexts.names) == {"country", "ts:hour"}
+    with pytest.raises(InputError, match='pass fields="auto"'):
+        mcnet.scan(rows, score="p", label="y", field="country", exclude=["age"])
+
+
+def test_columns_that_the_scan_reads_as_numbers_are_no_candidates(rows):
+    """What a positive is worth, and weights, are columns that a fit reads; fields they are not."""
+    priced = rows[:8_000].rename({"age": "worth"})
+    sketch = mcnet.scan(priced, score="p", label="y", value="worth", fields="auto")
+    assert set(sketch.contexts.names) == {"country", "ts:hour"}
+
+
+def test_weights_are_rows_of_the_log_and_no_evidence_of_their_own():
+    """Noise is not chosen because each negative stands for many, and weights may be in any unit."""
+    random = np.random.default_rng(8)
+    size = 6_000
+    z = random.normal(0.0, 1.0, size)
+    y = random.random(size) < 1.0 / (1.0 + np.exp(-z))
+    noise = pl.Series([f"n{code}" for code in random.integers(0, 300, size)])
+    frame = pl.DataFrame({"p": 1.0 / (1.0 + np.exp(-z)), "y": y.astype(int), "noise": noise})
+    frame = frame.with_columns(w=np.where(random.random(size) < 0.05, 40.0, 1.0), fifty=50.0)
+    for options in ({"weight": "w"}, {"negatives_kept": 0.05}):
+        assert mcnet.find_fields(frame.drop("fifty"), score="p", label="y", exclude=(), **options).fields == ()
+    plain = mcnet.find_fields(frame.drop("w", "fifty"), score="p", label="y")
+    scaled = mcnet.find_fields(frame.drop("w"), score="p", label="y", weight="fifty")
+    assert scaled.log_loss == pytest.approx(plain.log_loss, rel=1e-12)
+    assert scaled.candidates[0].low == pytest.approx(plain.candidates[0].low, rel=1e-9)
+
+
+def test_a_weighted_gain_is_that_of_the_rows_behind_it(rows):
+    """Two rows in one, and the same rows twice, gain the same; the interval knows that they are one row."""
+    few = rows[:4_000].select("p", "y", "country")
+    heavy = few.with_columns(w=pl.when(pl.col("country") == "c0").then(0.0).otherwise(1.0))
+    without = mcnet.find_fields(few.filter(pl.col("country") != "c0"), score="p", label="y")
+    weighted = mcnet.find_fields(heavy, score="p", label="y", weight="w")
+    assert weighted.base_log_loss == pytest.approx(without.base_log_loss, rel=0.01)
+    assert weighted.candidates[0].added == pytest.approx(without.candidates[0].added, rel=0.2)
+
+
+def test_rows_without_a_label_are_left_out_if_asked(rows):
+    some = rows[:5_000].with_columns(pl.when(pl.int_range(5_000) > 20).then(pl.col("y")).alias("y"))
+    assert mcnet.scan(some, score="p", label="y", drop_missing=True, fields="auto").contexts.names

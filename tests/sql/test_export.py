@@ -12,6 +12,7 @@ from mcnet.curves.curves import Curves
 from mcnet.export.sql import sql_text
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.contexts import Contexts
+from mcnet.rows.derived import HOURS, WEEKDAYS
 from mcnet.rows.dialects import DIALECTS
 from mcnet.rows.fields import field_text
 
@@ -391,3 +392,104 @@ def test_values_of_a_fixed_width_have_no_blanks_in_the_scan_and_in_the_export(po
             value = None if row[2] is None else row[2].rstrip()
             assert row[-1] == fitted.predict([row[0]], [value])[0], row
             assert value is None or row[-1] != fitted.predict([row[0]], ["unseen"])[0]
+
+
+# Hours and weekdays of timestamps: in UTC, with a time zone or without, whatever the time zone of the session.
+
+INSTANTS = ("2026-11-16T23:30:00", "2026-11-17T04:15:00", "2026-11-18T12:00:00")
+
+
+@pytest.fixture(scope="module")
+def clock_model():
+    """A model with a curve per hour of the week."""
+    values = tuple(f"{day} {hour}" for day in WEEKDAYS for hour in HOURS)
+    contexts = Contexts(("ts:hour-of-week",), (values,), np.arange(len(values), dtype=np.int32)[:, None])
+    curves = [(np.array([0.1, 0.9]), np.array([0.001 * (c + 1), 0.5])) for c in range(len(values) + 1)]
+    return CalibrationModel("platt-field", {}, contexts, Curves.of(curves))
+
+
+def _clock_rows(dialect, form):
+    """Return the rows of INSTANTS as VALUES; with a zone, by other clocks."""
+    written = [instant.replace("T", " ") for instant in INSTANTS]
+    if form.endswith("zone"):
+        written = ["2026-11-17 04:30:00+05:00", "2026-11-16 23:15:00-05:00", "2026-11-18 12:00:00+00:00"]
+    cast = {
+        ("duckdb", "timestamp"): "CAST('{}' AS TIMESTAMP)",
+        ("duckdb", "timestamp with zone"): "CAST('{}' AS TIMESTAMPTZ)",
+        ("postgresql", "timestamp"): "CAST('{}' AS TIMESTAMP)",
+        ("postgresql", "timestamp with zone"): "CAST('{}' AS TIMESTAMPTZ)",
+        ("postgresql", "string"): "CAST('{}' AS TEXT)",
+        ("postgresql", "string with zone"): "CAST('{}' AS TEXT)",
+        ("spark", "timestamp"): "TIMESTAMP_NTZ'{}'",
+        ("spark", "timestamp with zone"): "TIMESTAMP'{}'",
+    }.get((dialect, form), "'{}'")
+    return ", ".join(f"({place}, 0.5e0, {cast.format(stamp)})" for place, stamp in enumerate(written))
+
+
+CLOCK_FORMS = ("timestamp", "timestamp with zone", "string", "string with zone")
+
+
+def _clock_select(model, dialect):
+    expected = model.predict([0.5] * 3, {"ts": [*INSTANTS]})
+    assert len(set(expected)) == 3
+    return expected, sql_text(model, dialect=dialect, form="case", source="log").strip().removesuffix(";")
+
+
+@pytest.mark.parametrize("form", CLOCK_FORMS)
+def test_duckdb_cuts_timestamps_in_utc(clock_model, form):
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install duckdb")
+    expected, select = _clock_select(clock_model, "duckdb")
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'Asia/Kolkata'")
+        connection.execute(
+            f"CREATE TABLE log AS SELECT * FROM (VALUES {_clock_rows('duckdb', form)}) AS t (place, score, ts)"
+        )
+        found = connection.execute(f"SELECT calibrated FROM ({select}) ORDER BY place").fetchall()
+    np.testing.assert_allclose([row[0] for row in found], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("form", CLOCK_FORMS)
+def test_postgresql_cuts_timestamps_in_utc(clock_model, postgresql, form):
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install psycopg")
+    expected, select = _clock_select(clock_model, "postgresql")
+    with psycopg.connect(postgresql, options="-c TimeZone=Asia/Kolkata") as connection:
+        connection.execute(
+            f"CREATE TEMPORARY TABLE log AS SELECT * FROM (VALUES {_clock_rows('postgresql', form)}) "
+            "AS t (place, score, ts)"
+        )
+        found = connection.execute(f"SELECT calibrated FROM ({select}) AS made ORDER BY place").fetchall()
+    np.testing.assert_allclose([row[0] for row in found], expected, rtol=1e-12)
+
+
+def test_spark_cuts_timestamps_in_utc(clock_model, spark):
+    expected, select = _clock_select(clock_model, "spark")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        for form in CLOCK_FORMS:
+            values = _clock_rows("spark", form)
+            spark.sql(f"SELECT * FROM VALUES {values} AS t (place, score, ts)").createOrReplaceTempView("log")
+            found = spark.sql(f"SELECT calibrated FROM ({select}) ORDER BY place").collect()
+            np.testing.assert_allclose([row[0] for row in found], expected, rtol=1e-12)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+        spark.catalog.dropTempView("log")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
+def test_clickhouse_cuts_timestamps_in_utc(clock_model, tmp_path, zone):
+    session = pytest.importorskip("chdb.session", reason="chdb is not installed: pip install chdb")
+    expected, select = _clock_select(clock_model, "clickhouse")
+    opened = session.Session(str(tmp_path))
+    values = ", ".join(
+        f"({place}, 0.5, toTimeZone(toDateTime64('{stamp}', 6, 'UTC'), '{zone}'))"
+        for place, stamp in enumerate(stamp.replace("T", " ") for stamp in INSTANTS)
+    )
+    opened.query("CREATE DATABASE d ENGINE = Atomic")
+    opened.query(f"CREATE TABLE d.log (place Int32, score Float64, ts DateTime64(6, '{zone}')) ENGINE = Memory")
+    opened.query(f"INSERT INTO d.log VALUES {values}")
+    settings = "SETTINGS session_timezone = 'Asia/Kolkata'"
+    query = select.replace("`log`", "d.log")
+    found = str(opened.query(f"SELECT calibrated FROM ({query}) ORDER BY place {settings}", "CSV")).split()
+    opened.close()
+    np.testing.assert_allclose([float(row) for row in found], expected, rtol=1e-12)

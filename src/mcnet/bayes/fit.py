@@ -85,7 +85,7 @@ DECREMENT = 1e-5
 # Nor can floating point tell a gain smaller than this share of the log-likelihood.
 RELATIVE_DECREMENT = 1e-11
 # With several fields a step takes long, and this share of the log-likelihood moves no log-loss that anyone looks at.
-RELATIVE_DECREMENT_OF_SEVERAL = 1e-7
+RELATIVE_DECREMENT_OF_SEVERAL = 1e-6
 # Coefficients of several fields up to which their joint covariance is computed, which takes a fifth of a second.
 LARGEST_JOINT_COVARIANCE = 1_000
 # Up to this many contexts, tables of contexts × panels are fast; with more they would be mostly empty.

@@ -24,7 +24,7 @@ SHORTEST = 0.3
 # So is it where no more than this could be gained.
 FLAT = 0.1
 # With several fields, strengths are learnt where no more than this could be gained per value of a field.
-FLAT_PER_VALUE = 0.02
+FLAT_PER_VALUE = 0.04
 # Added to a curvature that rounding has made indefinite, as a share of its diagonal.
 RIDGE = 1e-9
 # The curvature is computed anew once an offset or a log-slope has moved by so much.
@@ -258,7 +258,8 @@ class Search:
         if self._system is None:
             arrow = self.arrow  # which may change the curvature
             self._system = NewtonSystem(self.information, arrow, self._matrix)
-        solution = self._system.solve(gradient, CLOSELY if self.near and self.settled else ROUGHLY)
+        quadratic = self.near and self.settled and (self._observed or not self._several)
+        solution = self._system.solve(gradient, CLOSELY if quadratic else ROUGHLY)
         self._matrix = self._system.matrix if self._system.iterations <= MOST_ITERATIONS else None
         return solution
 

@@ -33,6 +33,7 @@ def compare(
     label: options.Label = None,
     field: options.Fields = None,
     fields: options.AutoFields = None,
+    exclude: options.NoFields = None,
     weight: options.Weight = None,
     value: options.Value = None,
     value_per_positive: options.ValuePerPositive = None,
@@ -93,7 +94,7 @@ def compare(
             check_output(path, sources, force=force, endings=endings)
     if judged is not None:
         _warn_of_common_files(printer, source, judged)
-    spec = source.with_fields(printer, source.spec(context), fields, time)
+    spec = source.with_fields(printer, source.spec(context), fields, time, exclude)
     # Without --every, the period is found while the rows are read.
     found = AutomaticPeriod()
     timed = source.read(printer, replace(source.with_time(spec, time, every or found), folds=1 if test else folds))
@@ -407,7 +408,7 @@ def evaluate(
         negatives_kept = remembered_negatives(printer, loaded, negatives_kept)
     spec = source.spec(context, score=score, label=label, weight=weight, logits=logits, negatives_kept=negatives_kept)
     inside = list(spec.fields) or None
-    needed = loaded.fields if loaded is not None else ()
+    needed = loaded.needed_fields if loaded is not None else ()
     spec = replace(spec, fields=tuple(dict.fromkeys([*spec.fields, *needed])))
     chosen = source.chosen_periods(since=since, until=until)
     timed = source.read(printer, source.with_time(spec, time, every), **chosen)

@@ -22,6 +22,7 @@ def fit(
     label: options.Label = None,
     field: options.Fields = None,
     fields: options.AutoFields = None,
+    exclude: options.NoFields = None,
     weight: options.Weight = None,
     propensity: options.Propensity = None,
     time: options.Time = None,
@@ -58,7 +59,7 @@ def fit(
     chosen = calibrator(method, **options.parse_settings(parameters))
     if every is not None and time is None:
         raise InputError("--every cuts a column of time to periods; pass --time too")
-    spec = source.with_fields(printer, source.spec(context), fields, time)
+    spec = source.with_fields(printer, source.spec(context), fields, time, exclude)
     spec = source.with_time(spec, time, every)
     chosen_periods = source.chosen_periods(since=since, until=until, half_life=half_life)
     sketch = source.read(printer, spec, **chosen_periods)

@@ -478,6 +478,15 @@ Exclude = Annotated[
 AutoFields = Annotated[
     str | None, option("--fields", "auto", "auto instead of --field: the columns that mcnet fields finds.")
 ]
+NoFields = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude",
+        metavar="COLUMN",
+        help="With --fields auto: a column that is not known at serving, or an id; may be repeated.",
+        show_default=False,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 Thresholds = Annotated[
     list[str] | None,

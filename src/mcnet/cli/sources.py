@@ -268,12 +268,14 @@ class RowSource:
         with printer.steps("searching for fields") as step:
             return search_files(self.paths, spec, exclude=exclude, time=time, progress=step)
 
-    def with_fields(self, printer: Printer, spec: "RowSpec", fields: str | None, time: str | None) -> "RowSpec":
+    def with_fields(
+        self, printer: Printer, spec: "RowSpec", fields: str | None, time: str | None, exclude: Sequence[str] | None
+    ) -> "RowSpec":
         """Return the spec with the fields that --fields auto finds; as it is without that option."""
+        refuse_other_fields(fields, spec.fields, exclude)
         if fields is None:
             return spec
-        refuse_other_fields(fields, spec.fields)
-        found = self.find_fields(printer, spec, time)
+        found = self.find_fields(printer, spec, time, exclude or ())
         say_fields(printer, found)
         return replace(spec, fields=found.fields)
 
@@ -324,8 +326,12 @@ class RowSource:
         return {period: sketch.only(*field) if field else sketch for period, sketch in sketches}
 
 
-def refuse_other_fields(fields: str, named: Sequence[str]) -> None:
-    """Refuse what --fields does not take, and --field beside it."""
+def refuse_other_fields(fields: str | None, named: Sequence[str], exclude: Sequence[str] | None) -> None:
+    """Refuse what --fields does not take, --field beside it, and --exclude without it."""
+    if fields is None and exclude:
+        raise InputError("--exclude leaves columns out of a search for fields; pass --fields auto, too")
+    if fields is None:
+        return
     if fields != "auto":
         raise InputError(f"--fields is {fields!r}; it takes auto alone: name a field with --field {fields}")
     if named:

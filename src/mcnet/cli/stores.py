@@ -287,7 +287,7 @@ def diff(
         from mcnet.rows.spec import RowSpec
 
         known: dict[str, Any] = before.provenance.get("columns") or after.provenance.get("columns", {})
-        fields = tuple(dict.fromkeys([*before.fields, *after.fields]))
+        fields = tuple(dict.fromkeys([*before.needed_fields, *after.needed_fields]))
         spec = RowSpec(score or known.get("score"), label or known.get("label"), fields)
         sketch = source_of(log).read(printer, spec)
     found = compare_models(before, after, sketch)

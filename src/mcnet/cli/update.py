@@ -40,6 +40,7 @@ def update(
     label: options.Label = None,
     field: options.Fields = None,
     fields: options.AutoFields = None,
+    exclude: options.NoFields = None,
     weight: options.Weight = None,
     value: options.Value = None,
     value_per_positive: options.ValuePerPositive = None,
@@ -139,8 +140,7 @@ def update(
         options.refuse_read_options("no logs are named")
     # Without logs, columns that the configuration file names concern nobody.
     columns = {} if given is None else given.spec(context).arguments()
-    if fields is not None:
-        refuse_other_fields(fields, columns.get("field") or ())
+    refuse_other_fields(fields, columns.get("field") or (), exclude)
     number = value_number(value)
     if number is not None:
         columns["value"] = number
@@ -155,6 +155,7 @@ def update(
             head=options.head_name(),
             **columns,
             fields=fields,
+            exclude=exclude or (),
             time=time,
             every=every,
             period=period,

@@ -142,12 +142,12 @@ def value(
     block_rows = int(block) if block is not None and block.isdecimal() else None
     wanted = {"price": price, "value": worth if number is None else None, "truth": truth, "time": time}
     wanted |= {"block": block if block_rows is None else None, "per_positive": value_per_positive, "weight": weight}
-    fields = list(dict.fromkeys([*(field or []), *(f for m in loaded.values() for f in m.fields)]))
+    fields = list(dict.fromkeys([*(field or []), *(f for m in loaded.values() for f in m.needed_fields)]))
     rows = _read(printer, source, spec, {role: name for role, name in wanted.items() if name is not None}, fields)
     scores = rows[spec.score].to_numpy()
     chances: dict[str, Any] = {SCORES: _probabilities(scores, spec.score, spec.score_type)}
     for name, each in loaded.items():
-        inside = {f: rows[source_column(f)] for f in each.fields} or None
+        inside = {f: rows[source_column(f)] for f in each.needed_fields} or None
         chances[name] = each.predict(scores, field=inside, score_type=spec.score_type)
     periods = None if time is None else _cut(rows[time], every or "1d")
     edges = read_options().edges  # those of the models

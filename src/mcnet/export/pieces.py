@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -285,14 +285,15 @@ class Exported:
         """Return all that predict can be asked for, in parts that add up if the model is evaluated so."""
         if not model.sums_up:
             return Exported.of(model)
-        return Exported(model.contexts, model.curves, parts=Parts.of(model.rising_sum))
+        whole = Exported(model.contexts, model.curves, parts=Parts.of(model.rising_sum))
+        return whole.of_needed_fields()
 
     @staticmethod
     def of(model: CalibrationModel) -> "Exported":
         """Return all that predict can be asked for, as curves; refuse more combinations than a file can hold."""
         contexts = model.contexts
         if not model.asks_family:
-            return Exported(contexts, model.curves)
+            return Exported(contexts, model.curves).of_needed_fields()
         assert model.family is not None
         every = contexts.completed(MOST_COMBINATIONS)
         if not every.complete:
@@ -307,7 +308,22 @@ class Exported:
         # The model's own come first and stay as they are: their numbers and their bits are those of predict.
         table = np.concatenate([contexts.table, missing])
         curves = Curves.of(model.curves.pairs() + added.pairs()[1:])
-        return Exported(Contexts(contexts.names, contexts.values, table), curves, len(missing), error)
+        return Exported(replace(contexts, table=table), curves, len(missing), error).of_needed_fields()
+
+    def of_needed_fields(self) -> "Exported":
+        """Return the same without the fields that the fit has found useless: rows need not have them."""
+        contexts, needed = self.contexts, self.contexts.needed
+        if len(needed) == len(contexts.names):
+            return self
+        kept = [place for place, name in enumerate(contexts.names) if name in needed]
+        new = {place: number for number, place in enumerate(kept)}
+        values = tuple(contexts.values[place] for place in kept)
+        edges = {name: edges for name, edges in contexts.edges.items() if name in needed}
+        parts = self.parts
+        if parts is not None:
+            pairs = tuple(replace(pair, first=new[pair.first], second=new[pair.second]) for pair in parts.pairs)
+            parts = replace(parts, fields=tuple(new[field] for field in parts.fields), pairs=pairs)
+        return replace(self, contexts=Contexts(needed, values, contexts.table[:, kept], edges), parts=parts)
 
 
 def checked_score_type(model: CalibrationModel, score_type: ScoreType | None) -> ScoreType:

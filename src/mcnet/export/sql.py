@@ -65,7 +65,7 @@ class Columns:
             rows = f"{rows} {joined.format(x)}"
         quoted = {name: f"r.{dialect.column(column)}" for name, column in fields.items()}
         cut = {
-            f"d{index}": dialect.derived(name, column, (edges or {}).get(name))
+            f"d{index}": dialect.derived(name, column, (edges or {}).get(name), zoned=None)
             for index, (name, column) in enumerate(quoted.items())
             if derivation(name) is not None
         }
@@ -394,9 +394,10 @@ def sql_text(
 
     A field is compared with the values of the model in its canonical form, whatever the type of its column: decimals,
     floats and timestamps, too. Fields that are derived from columns are cut by the SQL: numbers by comparisons, and
-    timestamps without a time zone by EXTRACT. A column whose values cannot be compared (bytes, intervals, timestamps
-    with a time zone where the model has them without) ends the query with a message. A NULL field, and NaN, is the
-    missing value; a NULL or NaN score gives NULL; a score outside [0, 1] is taken as 0 or 1.
+    timestamps by EXTRACT, in UTC whatever the time zone of the session. A column whose values cannot be compared
+    (bytes, intervals, timestamps with a time zone where the model has them without) ends the query with a message. A
+    NULL field, and NaN, is the missing value; a NULL or NaN score gives NULL; a score outside [0, 1] is taken as 0 or
+    1.
 
     Parameters
     ----------
@@ -460,7 +461,7 @@ def _script(statements: list[str], dialect: Dialect) -> str:
     string = ";\n".join(statements) + ";\n"
     if dialect.longest is None or len(string.encode()) <= dialect.longest:
         return string
-    most = f"and {dialect.name} takes at most {dialect.longest / 1e6:,.0f} MB at once"
+    most = f"and {dialect.name} takes at most {dialect.longest / 1e6:,.3g} MB at once"
     longest = max(len(statement.encode()) for statement in statements)
     if longest > dialect.longest:
         raise NotSupportedError(

@@ -56,7 +56,7 @@ class UnseenValues:
         self._contexts = model.contexts
         self.total = 0.0
         self.unseen = 0.0
-        self.by_field = dict.fromkeys(model.fields, 0.0)
+        self.by_field = dict.fromkeys(model.needed_fields, 0.0)
 
     @staticmethod
     def of_sketch(model: CalibrationModel, sketch: "Sketch") -> "UnseenValues":
@@ -64,7 +64,7 @@ class UnseenValues:
         counts = UnseenValues(model)
         columns = {column.name: column for column in sketch.contexts.columns(sketch.contexts.all())}
         weight = sums_by(sketch.context, sketch.weight, len(sketch.contexts))
-        counts.add([columns[name] for name in model.fields], weight)
+        counts.add([columns[name] for name in model.needed_fields], weight)
         return counts
 
     @property
@@ -78,7 +78,8 @@ class UnseenValues:
         columns: Sequence[FieldColumn] = self._contexts.given(field) if self.by_field else []
         if not columns:
             return
-        unknown = self._contexts.field_codes(columns) == ANY
+        places = [self._contexts.names.index(name) for name in self.by_field]
+        unknown = self._contexts.field_codes(columns)[:, places] == ANY
         if not unknown.any():
             return
         self.unseen += float(weight[unknown.any(axis=1)].sum())
@@ -188,8 +189,8 @@ def apply_to_files(
             "apply keeps every row of a log, and one without a score gets no probability; leave out --drop-missing "
             "(drop_missing)"
         )
-    fields = _columns_of_fields(model.fields, field)
-    derived = {column for column, name in zip(fields, model.fields, strict=True) if derivation(name) is not None}
+    fields, needed = _columns_of_fields(model, field), model.needed_fields
+    derived = {column for column, name in zip(fields, needed, strict=True) if derivation(name) is not None}
     repeated = next(
         (name for at, name in enumerate(fields) if name in (score, *fields[:at]) and name not in derived), None
     )
@@ -239,8 +240,11 @@ def _with_added(frame: pl.LazyFrame, inputs: pl.Expr, work: "_Work", added: Sequ
     return frame.with_columns(made).with_columns(*parts).drop(together)
 
 
-def _columns_of_fields(needed: Sequence[str], given: Sequence[str] | None) -> Sequence[str]:
-    """Return the column of each field of a model, by the names given for them."""
+def _columns_of_fields(model: CalibrationModel, given: Sequence[str] | None) -> Sequence[str]:
+    """Return the column of each field that a model needs, by the names given for those or for all its fields."""
+    needed = model.needed_fields
+    if given is not None and len(given) == len(model.fields) > len(needed):
+        given = [column for column, name in zip(given, model.fields, strict=True) if name in needed]
     columns = [source_column(name) for name in needed]
     if given is None or sorted(given) in (sorted(needed), sorted(columns)):
         return columns
@@ -319,7 +323,7 @@ class _Work:
         if len(rows) < size:
             given, batch = given[rows], batch.gather(rows)
         column = batch.struct.field
-        fields = {name: column(f"field {index}") for index, name in enumerate(self.model.fields)} or None
+        fields = {name: column(f"field {index}") for index, name in enumerate(self.model.needed_fields)} or None
         if self.short_rows is not None and fields is not None:
             self.short_rows.check(fields.values())
         results: list[FloatArray] = [np.empty(0)] * (1 if self._interval is None else 3)

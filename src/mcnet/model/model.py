@@ -142,8 +142,13 @@ class CalibrationModel:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Return the names of the fields this model needs."""
+        """Return the names of the fields of the fit."""
         return self.contexts.names
+
+    @property
+    def needed_fields(self) -> tuple[str, ...]:
+        """Return the fields that rows must have. The fit found the others useless: they may be given or not."""
+        return self.contexts.needed
 
     @property
     def without_features(self) -> bool:
@@ -269,7 +274,7 @@ class CalibrationModel:
         if not self.fields:
             return self._evaluator(sketch.score, None, 1)
         known = sketch.contexts.names
-        lacking = [name for name in self.fields if name not in known]
+        lacking = [name for name in self.needed_fields if name not in known]
         if lacking:
             has = ", ".join(known) or "none"
             raise InputError(f"the model needs the field {lacking[0]!r}; the sketch has {has}: scan it with that field")
@@ -371,9 +376,10 @@ class CalibrationModel:
             return {name: [value] for name, value in field.items()}
         if not isinstance(field, tuple) or not self.fields:
             return None if field is None else [field]
-        if len(field) != len(self.fields):
-            raise InputError(f"field has {len(field)} values; needed: {', '.join(self.fields)}, in this order")
-        return {name: [value] for name, value in zip(self.fields, field, strict=True)}
+        names = self.fields if len(field) == len(self.fields) else self.needed_fields
+        if len(field) != len(names):
+            raise InputError(f"field has {len(field)} values; needed: {', '.join(names)}, in this order")
+        return {name: [value] for name, value in zip(names, field, strict=True)}
 
     @property
     def _most_codes(self) -> int:
@@ -426,8 +432,9 @@ class CalibrationModel:
         return self._keys(self.contexts.given(field)) - np.int64(1)
 
     def _check_field(self, field: Any) -> None:
-        if field is None and self.fields:
-            raise InputError(f"this {self.method} model needs the field {', '.join(self.fields)}", advice=FIELD_ADVICE)
+        if field is None and self.needed_fields:
+            needed = ", ".join(self.needed_fields)
+            raise InputError(f"this {self.method} model needs the field {needed}", advice=FIELD_ADVICE)
 
     def _looked_up(self, field: Any) -> CodeArray | None:
         self._check_field(field)

@@ -140,13 +140,19 @@ class SmallBatches:
             names = self._contexts.names
             field = self._contexts.by_field(field) if self._contexts.derived else field
             known = len(field) == len(names) and all(name in field for name in names)
-            values = tuple([field[name] for name in names]) if known else ()
+            values = tuple([field[name] for name in names]) if known else self._with_useless(field)
             lines = self._find(values)
         else:
             lines = self._find((field,))
         if lines is not None:
             return _at(lines, score)
         return None if self._family is None else self._by_family(self._family, values, score)
+
+    def _with_useless(self, field: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the values of a row that lacks fields without known values, where any value does; () for others."""
+        names, needed = self._contexts.names, self._contexts.needed
+        known = set(needed) <= set(field) <= set(names)
+        return tuple([field.get(name) for name in names]) if known else ()
 
     def _by_family(self, family: FamilyEvaluator, values: tuple[Any, ...], score: float) -> float | None:
         """Return the probability of a combination without a curve; None for values that cannot be a context."""

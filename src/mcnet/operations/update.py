@@ -219,6 +219,7 @@ def update(
     label: str | None = None,
     field: str | Sequence[str] | None = None,
     fields: str | None = None,
+    exclude: Sequence[str] = (),
     weight: str | None = None,
     value: str | float | None = None,
     value_per_positive: str | None = None,
@@ -265,6 +266,7 @@ def update(
         have money. A number is what every positive is worth, of logs and of feedback.
     fields : "auto" instead of `field`: those that `mcnet.find_fields` finds in the first logs of a head. The choice is
         kept with the head: a head that has rows stays as it is, and a new one chooses anew.
+    exclude : with fields="auto", columns that are no candidates.
     time, every : of logs: the column of timestamps and the length of a period, such as "1h".
     period : instead of `time`: the one period of all rows; for saved sketches, too.
     source, age, counted, replace, allow : as in `Journal.add_files`.
@@ -315,7 +317,7 @@ def update(
     given = field_names(columns.pop("field"))
     named: dict[str, Any] = {role: column for role, column in money.items() if isinstance(column, str)}
     spec = RowSpec(fields=given, resolution=resolution, **columns, **named)
-    chosen = _auto_fields(known, fields, spec, logs, time)
+    chosen = _auto_fields(known, fields, spec, logs, time, exclude)
     spec = spec if chosen is None else dataclasses.replace(spec, fields=chosen)
     spec = spec if time is None else spec.with_time(time, every)
     how = Addition(source, age, counted, replace, allow)
@@ -359,11 +361,13 @@ def update(
 
 
 def _auto_fields(
-    head: Head | None, asked: str | None, spec: RowSpec, logs: Any, time: str | None
+    head: Head | None, asked: str | None, spec: RowSpec, logs: Any, time: str | None, exclude: Sequence[str]
 ) -> tuple[str, ...] | None:
     """Return the fields that were chosen for a head, or are to be chosen now; None if fields are named."""
     if asked not in (None, "auto"):
         raise InputError(f'fields is {asked!r}; it takes "auto" alone: name fields with field=')
+    if asked is None and exclude:
+        raise InputError('exclude leaves columns out of a search for fields; pass fields="auto"')
     if asked is not None and spec.fields:
         raise InputError('fields="auto" and field were both given; give one of them')
     kept = None if head is None else head.settings.get("auto_fields")
@@ -377,7 +381,7 @@ def _auto_fields(
     if not named or spec.score is None or spec.label is None:
         raise InputError("fields are chosen from the first logs of a head; give logs, score and label")
     paths = logs if isinstance(logs, Locations) else expand_paths(named)
-    return search_files(paths, spec, time=time).fields
+    return search_files(paths, spec, exclude=exclude, time=time).fields
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mcnet._shared.arrays import FloatArray
 from mcnet.errors import InputError
 from mcnet.rows.columns import row_hashes
 from mcnet.rows.derived import CLOCK, chosen_edges, derived_column
@@ -87,6 +88,61 @@ def sample_rows(batches: "Iterable[pl.DataFrame]", rows: int = SAMPLED_ROWS) -> 
             hashes = [part[mask] for part, mask in zip(hashes, masks, strict=True)]
             size = sum(map(len, hashes))
     return pl.concat(kept).rechunk() if kept else pl.DataFrame()
+
+
+_CHANCE, _POSITIVE = "mcnet chance", "mcnet positive"
+
+
+class RowSample:
+    """Rows of a log, batch after batch; of very many, a sample by a hash that keeps positives first."""
+
+    def __init__(self, most: int) -> None:
+        """Start without rows."""
+        self.most, self.rows = most, 0
+        self._parts: list[pl.DataFrame] = []
+        self._limits = {False: 1.0, True: 1.0}
+        """The share of negatives and of positives that is kept."""
+
+    def add(self, table: "pl.DataFrame", label: str) -> None:
+        """Add the next rows."""
+        import polars as pl
+
+        chance = pl.Series(_CHANCE, row_hashes(self.rows, len(table)) / 2.0**64)
+        positive = (table[label].cast(pl.Float64, strict=False).fill_null(0.0) > 0.0).alias(_POSITIVE)
+        self.rows += len(table)
+        self._parts.append(table.with_columns(chance, positive))
+        self._parts[-1] = self._kept(self._parts[-1])
+        if sum(map(len, self._parts)) > 1.25 * self.most:
+            self._thin()
+
+    def _kept(self, table: "pl.DataFrame") -> "pl.DataFrame":
+        import polars as pl
+
+        limit = pl.when(pl.col(_POSITIVE)).then(self._limits[True]).otherwise(self._limits[False])
+        return table.filter(pl.col(_CHANCE) < limit)
+
+    def _thin(self) -> None:
+        import polars as pl
+
+        whole = pl.concat(self._parts, how="vertical_relaxed")
+        positives = int(whole[_POSITIVE].sum())
+        kept = min(positives, self.most // 2)
+        shares = {True: kept / max(positives, 1), False: (self.most - kept) / max(len(whole) - positives, 1)}
+        self._limits = {kind: limit * min(shares[kind], 1.0) for kind, limit in self._limits.items()}
+        self._parts = [self._kept(whole)]
+
+    def table(self) -> "tuple[pl.DataFrame, FloatArray]":
+        """Return the rows kept, and for how many rows each stands."""
+        import polars as pl
+
+        if self.rows == 0:
+            raise InputError("there are no rows to search; at least one is needed")
+        if sum(map(len, self._parts)) > self.most:
+            self._thin()
+        whole = pl.concat(self._parts, how="vertical_relaxed")
+        positive = whole[_POSITIVE].to_numpy()
+        stands = np.where(positive, 1.0 / self._limits[True], 1.0 / self._limits[False])
+        return whole.drop(_CHANCE, _POSITIVE), stands
 
 
 def candidate_fields(sample: "pl.DataFrame", left_out: Collection[str] = ()) -> tuple[list[Candidate], dict[str, str]]:

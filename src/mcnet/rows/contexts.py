@@ -318,17 +318,27 @@ class Contexts:
         shown = [[MISSING_LABEL if v is None else v or '""' for v in known] + ["(any)"] for known in self.values]
         return [" / ".join(shown[f][code] for f, code in enumerate(row)) for row in self.table.tolist()]
 
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """The fields that rows must have: those with known values. Of the others, every value is the same as none."""
+        return tuple(name for name, known in zip(self.names, self.values, strict=True) if known) or self.names
+
     def aligned(self, columns: Sequence[FieldColumn]) -> list[FieldColumn]:
-        """Return the columns in this order of fields; refuse missing or surplus ones."""
+        """Return the columns in this order of fields; refuse missing or surplus ones.
+
+        A field without known values may be missing.
+        """
         given = {column.name: column for column in columns}
         if len(columns) == len(self.names) == 1 and UNNAMED in (columns[0].name, self.names[0]):
             return [columns[0]]  # where one of the two has no name, they can only mean each other
-        if set(given) != set(self.names):
-            wanted = ", ".join(self.names) or "no field"
+        if not set(self.needed) <= set(given) <= set(self.names):
+            wanted = ", ".join(self.needed) or "no field"
             raise InputError(f"fields given: {', '.join(given) or 'none'}; needed: {wanted}")
         for name, edges in self.edges.items():
-            refuse_other_edges(name, given[name].edges, edges)
-        return [given[name] for name in self.names]
+            if name in given:
+                refuse_other_edges(name, given[name].edges, edges)
+        rows = len(columns[0].codes) if columns else 0
+        return [given.get(name) or FieldColumn(name, np.zeros(rows, dtype=np.int32), (None,)) for name in self.names]
 
     @cached_property
     def derived(self) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcnet.errors import InputError, NotSupportedError
+from mcnet.rows.column_types import COLUMN_TYPES
 
 if TYPE_CHECKING:
     from mcnet.rows.fields import Edges
@@ -86,6 +87,10 @@ class Dialect:
     """The expression of a field value such that every client gets the value, and not how the engine stores it."""
     in_utc: str = "CAST({} AT TIME ZONE 'UTC' AS TIMESTAMP)"
     """The expression of a timestamp with a time zone as one without, as clocks in UTC show it."""
+    zoned_type: str | None = "TIMESTAMP WITH TIME ZONE"
+    """The type of timestamps with a time zone; None if the type for clocks in UTC keeps what they mean."""
+    string_with_zone: str | None = None
+    """Whether the column has strings with a time zone, where a cast to a timestamp without one would forget it."""
     truncated: str = "DATE_TRUNC('{unit}', {timestamp})"
     """The expression of a timestamp cut to a unit: minute, hour, day, month or year."""
     weekday: str = "EXTRACT(ISODOW FROM {})"
@@ -116,11 +121,23 @@ class Dialect:
     longest: int | None = None
     """How many bytes the engine takes at a time, if it says so."""
 
-    def timestamp(self, column: str, zoned: bool) -> str:
-        """Return a column of timestamps as clocks in UTC show them; without a time zone they are taken as they are."""
-        return self.in_utc.format(column) if zoned else f"CAST({column} AS {self.timestamp_type})"
+    def timestamp(self, column: str, zoned: bool | None) -> str:
+        """Return a column of timestamps as clocks in UTC show them; without a time zone they are taken as they are.
 
-    def derived(self, name: str, column: str, edges: "Edges | None", zoned: bool = False) -> str:
+        Where nobody knows whether the column has a time zone (None), the query asks the engine.
+        """
+        local = f"CAST({column} AS {self.timestamp_type})"
+        if zoned is None and self.zoned_type is not None:
+            has_zone = COLUMN_TYPES[self.name].zoned_timestamp
+            assert has_zone is not None
+            conditions = [has_zone.format(column)]
+            if self.string_with_zone is not None:
+                conditions.append(self.string_with_zone.format(column))
+            in_utc = self.in_utc.format(f"CAST({column} AS {self.zoned_type})")
+            return f"CASE WHEN {' OR '.join(conditions)} THEN {in_utc} ELSE {local} END"
+        return self.in_utc.format(column) if zoned else local
+
+    def derived(self, name: str, column: str, edges: "Edges | None", zoned: bool | None) -> str:
         """Return the value of a derived field (`mcnet.rows.derived`) as a string.
 
         Parameters
@@ -128,7 +145,7 @@ class Dialect:
         name : the name of the field.
         column : the expression of the column that it is derived from.
         edges : where a number is cut.
-        zoned : whether the timestamps have a time zone.
+        zoned : whether the timestamps have a time zone; None if it is not known.
         """
         from mcnet.rows.derived import CLOCK, HOURS, WEEKDAYS, bin_texts, derivation
 
@@ -255,6 +272,7 @@ DIALECTS = {
             by_code(doubled("'")),
             doubled('"'),
             "isnan(CAST({} AS DOUBLE))",
+            string_with_zone="regexp_matches(CAST({} AS VARCHAR), ':.*([Zz]|[+-][0-9:]+)$')",
             ignores_case=True,
             create_table=_KEYED,
             transactions=True,
@@ -267,6 +285,7 @@ DIALECTS = {
             by_code(postgresql_text),
             doubled('"'),
             "{} = 'NaN'",
+            string_with_zone="CAST({} AS TEXT) ~ ':.*([Zz]|[+-][0-9:]+)$'",
             casts_booleans=False,
             create_table=_KEYED,
             transactions=True,
@@ -280,6 +299,7 @@ DIALECTS = {
             escaped("`", _eight_digits),
             "IS_NAN(CAST({} AS FLOAT64))",
             timestamp_type="DATETIME",
+            zoned_type="TIMESTAMP",
             in_utc="DATETIME({}, 'UTC')",
             truncated="DATETIME_TRUNC({timestamp}, {unit})",
             weekday="MOD(EXTRACT(DAYOFWEEK FROM {}) + 5, 7) + 1",
@@ -301,6 +321,7 @@ DIALECTS = {
             doubled('"'),
             "CAST({} AS DOUBLE) = CAST('NaN' AS DOUBLE)",
             timestamp_type="TIMESTAMP_NTZ",
+            zoned_type="TIMESTAMP_TZ",
             in_utc="CAST(CONVERT_TIMEZONE('UTC', {}) AS TIMESTAMP_NTZ)",
             weekday="DAYOFWEEKISO({})",
             casts_booleans=False,
@@ -317,6 +338,8 @@ DIALECTS = {
             doubled("`"),
             "isnan(CAST({} AS DOUBLE))",
             timestamp_type="TIMESTAMP_NTZ",
+            zoned_type="TIMESTAMP",
+            string_with_zone="CAST({} AS STRING) RLIKE ':.*([Zz]|[+-][0-9:]+)$'",
             in_utc="TIMESTAMP_NTZ'1970-01-01' + MAKE_DT_INTERVAL(0, 0, 0, UNIX_MICROS({}) / 1000000)",
             # Of a timestamp without a zone Spark's DATE_TRUNC makes one of the session's zone.
             truncated="CAST(DATE_TRUNC('{unit}', {timestamp}) AS TIMESTAMP_NTZ)",
@@ -335,6 +358,7 @@ DIALECTS = {
             escaped("`", _utf8),
             "isNaN(CAST({} AS Nullable(Float64)))",
             timestamp_type="Nullable(DateTime64(6, 'UTC'))",
+            zoned_type=None,
             in_utc="CAST({} AS Nullable(DateTime64(6, 'UTC')))",
             weekday="toDayOfWeek({})",
             column_as_double="toFloat64({})",

@@ -85,6 +85,7 @@ def scan(
     bins: int | None = None,
     like: Any = None,
     fields: str | None = None,
+    exclude: Sequence[str] = (),
 ) -> Sketch:
     """Sketch log files, a table, or a table of a database in one pass; files and lazy tables in bounded memory.
 
@@ -114,13 +115,12 @@ def scan(
     bins : into how many bins numbers that are fields are cut, 16 if None; their edges are chosen from the rows.
     like : a sketch, or a model: its edges are taken instead, as the parts of one sketch need.
     fields : "auto" instead of `field`: those that `mcnet.find_fields` finds in files or a table.
+    exclude : with fields="auto", columns that are no candidates.
 
     Returns
     -------
     The sketch of the rows.
     """
-    if fields is not None:
-        field = _found_fields(rows, fields, field, score=score, label=label, weight=weight, score_type=score_type)
     spec = RowSpec(
         score,
         label,
@@ -138,6 +138,9 @@ def scan(
         edges=edges_of(like),
     )
     spec.check()
+    if fields is not None or exclude:
+        with read_with(storage_options=storage_options, separator=separator, where=where):
+            spec = replace(spec, fields=_found_fields(rows, fields, spec, exclude))
     if is_connection(rows):
         if table is None:
             raise InputError("scan was given a connection; name the table with table=")
@@ -172,13 +175,15 @@ def scan(
         return _scan_files(expand_paths(rows), spec, progress, source_name(rows))
 
 
-def _found_fields(rows: Any, fields: str, field: Any, **columns: Any) -> list[str]:
+def _found_fields(rows: Any, fields: str | None, spec: RowSpec, exclude: Sequence[str]) -> tuple[str, ...]:
     """Return the fields that a search finds; refuse fields that are named as well."""
-    from mcnet.field_search import find_fields
+    from mcnet.field_search import search
 
-    if fields != "auto" or field is not None:
+    if fields is None:
+        raise InputError('exclude leaves columns out of a search for fields; pass fields="auto"')
+    if fields != "auto" or spec.fields:
         raise InputError('fields is "auto", and then no field is named; name fields with field=')
-    return list(find_fields(rows, **columns).fields)
+    return search(rows, spec, exclude=exclude).fields
 
 
 def _scan_files(

@@ -157,7 +157,7 @@ def is_good_as_expression(df: DataFrame, model: CalibrationModel) -> bool:
 
 def _types_written_differently(df: DataFrame, model: CalibrationModel) -> list[tuple[str, str]]:
     """Return the fields whose values Spark writes in other texts than mcnet, with their types."""
-    types = {name: df.schema[source_column(name)].dataType.typeName() for name in model.fields}
+    types = {name: df.schema[source_column(name)].dataType.typeName() for name in model.needed_fields}
     return [(name, kind) for name, kind in types.items() if kind not in _TEXTS or derivation(name) is not None]
 
 
@@ -300,7 +300,7 @@ def apply(
     """
     chosen = as_model(model, "applied")
     score = score or chosen.provenance.get("columns", {}).get("score", "score")
-    columns = [source_column(name) for name in chosen.fields]
+    columns = [source_column(name) for name in chosen.needed_fields]
     require_columns(df, (score, *columns))
     added = [column] if interval is None else [column, f"{column}_low", f"{column}_high"]
     for new in added:
@@ -338,7 +338,7 @@ def _arrow_function(model: CalibrationModel, score_type: ScoreType, interval: fl
     The model travels inside the function, once per job and executor: Spark itself broadcasts functions above 1 MB.
     """
     packed = packed_model(model)
-    digest, names = sha256(packed).digest(), model.fields
+    digest, names = sha256(packed).digest(), model.needed_fields
 
     def calibrated(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         served = unpacked_model(digest, packed)

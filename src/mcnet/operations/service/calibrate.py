@@ -31,15 +31,13 @@ class Calibrated:
 def check_fields(served: Served, given: Sequence[str], at: str = "$.field") -> None:
     """Refuse fields that the model does not have, and a request that lacks one that it needs."""
     model = served.model
-    needed = model.fields or model.balanced_by
+    needed, allowed = model.needed_fields, model.fields or model.balanced_by
     given = list(model.contexts.by_field(dict.fromkeys(given))) if model.contexts.derived else given
-    if (
-        set(given) == set(needed)
-        or (not given and not model.fields)
-        or (len(given) == len(needed) == 1 == len(model.fields) and needed[0] == "field")
+    if set(needed) <= set(given) <= set(allowed) or (
+        len(given) == len(needed) == 1 == len(model.fields) and needed[0] == "field"
     ):
         return
-    wanted = ", ".join(map(source_column, model.fields)) or "no field"
+    wanted = ", ".join(map(source_column, needed)) or "no field"
     names = ", ".join(given) or "none"
     raise Problem(400, f"fields given: {names}; version {served.name} needs: {wanted}", at=at)
 
@@ -81,7 +79,8 @@ def _unseen_among_few(served: Served, field: dict[str, Any] | None) -> int:
         return 0
     field = served.model.contexts.by_field(field) if served.model.contexts.derived else field
     # A model of one field takes its values under any name.
-    columns = field.values() if len(served.fields) == 1 else (field[name] for name in served.fields)
+    rows = len(next(iter(field.values())))
+    columns = field.values() if len(served.fields) == 1 else (field.get(name, [None] * rows) for name in served.fields)
     return sum(map(served.unseen, zip(*columns, strict=True)))
 
 
@@ -255,7 +254,7 @@ def _columns(served: Served, records: list[Record], most_rows: int, numbers: Hea
     Keys that the model does not know are ignored and counted: a bid request has many.
     """
     check_rows(len(records), most_rows)
-    names = served.model.fields
+    names = served.model.needed_fields
     if "score" in names:
         raise Problem(400, "a field of this model is called score, so records are ambiguous; send columns", at="$")
     wanted = {"score", *names}

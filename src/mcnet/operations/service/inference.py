@@ -74,7 +74,7 @@ def server_metadata(version: str) -> dict[str, Any]:
 
 def model_metadata(served: Served, name: str, versions: list[str]) -> dict[str, Any]:
     """Return what `GET /v2/models/{name}` tells."""
-    fields = [{"name": field, "datatype": "BYTES", "shape": [-1]} for field in served.model.fields]
+    fields = [{"name": field, "datatype": "BYTES", "shape": [-1]} for field in served.model.needed_fields]
     outputs = ["calibrated"] + (["low", "high"] if served.model.uncertainty is not None else [])
     return {
         "name": name,

@@ -55,7 +55,8 @@ class Served:
         """Return 1 if one row has a field value that the model does not know, else 0."""
         result = self._unseen.get(values)
         if result is None:
-            result = 1 if ANY in self.model.contexts.codes_of(values) else 0
+            codes = zip(self.known, self.model.contexts.codes_of(values), strict=True)
+            result = 1 if any(code == ANY for known, code in codes if known) else 0
             if all(type(value) is str and len(value) <= _REMEMBERED_LENGTH for value in values):
                 if len(self._unseen) >= _REMEMBERED_ROWS:
                     self._unseen.clear()
@@ -68,7 +69,7 @@ class Served:
             return 0
         result = None
         for known, column in zip(self.known, self.model.contexts.aligned(columns), strict=True):
-            unknown = np.array([value not in known for value in column.values], dtype=np.int32)
+            unknown = np.array([value not in known and bool(known) for value in column.values], dtype=np.int32)
             if unknown.any():
                 rows = column.mapped(unknown)
                 result = rows if result is None else result | rows

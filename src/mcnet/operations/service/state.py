@@ -182,10 +182,10 @@ def curves_document(served: Served, asked: dict[str, str]) -> dict[str, Any]:
     """
     model = served.model
     asked = model.contexts.by_field(asked) if asked else asked
-    if asked and set(asked) != set(model.fields):
-        raise Problem(400, f"fields given: {', '.join(asked)}; needed: {', '.join(model.fields) or 'no field'}")
+    if asked and not set(model.needed_fields) <= set(asked) <= set(model.fields):
+        raise Problem(400, f"fields given: {', '.join(asked)}; needed: {', '.join(model.needed_fields) or 'no field'}")
     if asked:
-        values = {name: [None if asked[name] == MISSING_LABEL else asked[name]] for name in model.fields}
+        values = {name: [None if asked.get(name) == MISSING_LABEL else asked.get(name)] for name in model.fields}
         contexts = Contexts.of(model.contexts.given(values), 1)[0]
         lines = lines_of(model, contexts, score_range(model))
     else:
