@@ -190,10 +190,7 @@ def _scan_files(
     paths: Locations, spec: RowSpec, progress: Callable[[int], Any] | None, source: str | None = None
 ) -> Sketch:
     """Sketch log files whose names were expanded before; `source` is what messages call them."""
-    with unchanged_files(paths):
-        spec = with_edges(paths, spec)
-        read, origin = _file_batches(paths, spec, progress, source)
-        sketch = sketch_batches(read, spec, origin)
+    (sketch,) = scan_in_parts(paths, spec, progress=progress, source=source)
     return _in_final_periods(sketch, spec)
 
 
@@ -201,9 +198,10 @@ def scan_in_parts(
     paths: Locations,
     spec: RowSpec,
     *,
-    most_cells: int,
+    most_cells: int | None = None,
     largest_weight: LargestWeight | None = None,
     progress: Callable[[int], Any] | None = None,
+    source: str | None = None,
 ) -> Iterator[Sketch]:
     """Sketch log files in one pass, in several sketches where one would have too many cells to keep in memory.
 
@@ -211,9 +209,10 @@ def scan_in_parts(
     ----------
     paths : the files, their names expanded.
     spec : how their rows are read.
-    most_cells : a sketch that has grown beyond this many cells is yielded, and a new one begun.
+    most_cells : a sketch that has grown beyond this many cells is yielded, and a new one begun; None for one sketch.
     largest_weight : where the largest weight of a row is noted.
     progress : as in `scan`.
+    source : what messages call the files.
 
     Yields
     ------
@@ -222,27 +221,20 @@ def scan_in_parts(
     spec.check()
     with unchanged_files(paths):
         spec = with_edges(paths, spec)
-        read, origin = _file_batches(paths, spec, progress)
+        where = read_options().where
+        digests = [_file_digest(path, where) for path in paths if isinstance(path, Path)]
+        unique = tuple(dict.fromkeys(digests))
+        if len(unique) < len(digests) == len(paths):
+            warn(f"{len(digests) - len(unique):,} of the {len(digests):,} files are copies of others; all are read")
+        known = unique if len(digests) == len(paths) else None  # not if some are not on a disk
+        origin = Origin(source or source_name(paths), describe_row_in(paths), where, known)
+        frame = open_log(paths, numbers=spec.numbers, texts=spec.field_columns, periods=spec.freely_written)
+        read = _batches(frame, spec, origin, progress, paths)
         parts = sketch_parts(read, spec, origin, most_cells=most_cells, largest_weight=largest_weight)
         for number, part in enumerate(parts):
             if number == 0:
                 warn_of_mistakes(part, spec)
             yield part
-
-
-def _file_batches(
-    paths: Locations, spec: RowSpec, progress: Callable[[int], Any] | None, source: str | None = None
-) -> tuple[Iterator[Batch], Origin]:
-    """Return the rows of log files, and where they come from."""
-    where = read_options().where
-    digests = [_file_digest(path, where) for path in paths if isinstance(path, Path)]
-    unique = tuple(dict.fromkeys(digests))
-    if len(unique) < len(digests) == len(paths):
-        warn(f"{len(digests) - len(unique):,} of the {len(digests):,} files are copies of others; all are read")
-    known = unique if len(digests) == len(paths) else None  # not if some are not on a disk
-    origin = Origin(source or source_name(paths), describe_row_in(paths), where, known)
-    frame = open_log(paths, numbers=spec.numbers, texts=spec.field_columns, periods=spec.freely_written)
-    return _batches(frame, spec, origin, progress, paths), origin
 
 
 def _file_digest(path: Path, where: str | None) -> str:
@@ -396,7 +388,6 @@ def sketch_files(
             file_format(paths[0])  # refuse a file that is not a log before asking for its columns
             lacking = "score" if spec.score is None else "label"
             raise unnamed_column(paths[0], lacking)
-        spec.check()
         return _scan_files(paths, spec, progress)
     if len(saved) < len(paths):
         log = next(path for path in paths if path not in saved)
