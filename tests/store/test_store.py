@@ -441,6 +441,16 @@ def test_a_change_of_the_schema_is_whole_or_not_at_all(store, tmp_path, monkeypa
     assert ("colour" in columns, found) == ((False, "0002") if fails else (True, "0003"))
 
 
+def test_a_database_without_an_encoding_has_a_store_as_any_other(postgresql):
+    psycopg = pytest.importorskip("psycopg", reason=NO_PSYCOPG)
+    with psycopg.connect(postgresql, autocommit=True) as admin:
+        admin.execute("CREATE DATABASE plain ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+    store = Store(postgresql.replace("/postgres", "/plain"))
+    store.journal("größe").add(rows(1), 1, source="東京")
+    assert (store.heads, store.journal().sources(), store.check()) == (["größe"], {"東京"}, [])
+    store.close()
+
+
 @pytest.mark.parametrize(
     ("change", "cure"),
     [

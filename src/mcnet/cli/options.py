@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -12,6 +12,9 @@ from typer.core import TyperCommand, TyperGroup
 from mcnet.cli.run import Printer
 from mcnet.errors import Advice, FileFormatError, InputError
 from mcnet.rows.locations import FORMAT_NAMES
+
+if TYPE_CHECKING:
+    from mcnet.store.store import Store
 
 # The configuration file `mcnet.toml`: options that need not be repeated on every command line.
 
@@ -61,8 +64,8 @@ def head_name() -> str | None:
     return _head.get()
 
 
-def announce_head(store: str, printer: Printer) -> None:
-    """Say that a command makes a new head beside others; refuse one that may be another one mistyped."""
+def announce_head(store: str, printer: Printer) -> "Store":
+    """Return a store; say that a command makes a new head beside others, and refuse one that may be mistyped."""
     from mcnet.store.store import Store
 
     opened = Store(store)
@@ -70,6 +73,7 @@ def announce_head(store: str, printer: Printer) -> None:
     others = opened.beside(name)
     if others:
         printer.note(f"new head {name!r} beside {', '.join(others)}")
+    return opened
 
 
 def read_config(

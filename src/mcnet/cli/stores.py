@@ -51,8 +51,7 @@ def add(store: options.StoreAddress, model: options.ModelFile, note: Note = "", 
     from mcnet.store.versions import Registry
 
     printer = Printer(json)
-    options.announce_head(store, printer)
-    opened = Registry(store, options.head_name())
+    opened = Registry(options.announce_head(store, printer), options.head_name())
     version = opened.add(model, note)
     state = (
         "current" if opened.current_number == version.number else "not yet current: mcnet versions promote makes it so"
@@ -413,10 +412,9 @@ def import_(
       mcnet store import ads.db history --head ctr
     """
     from mcnet.store.import_folders import import_folder
-    from mcnet.store.store import Store
 
-    opened, printer = Store(store), Printer(json)
-    options.announce_head(store, printer)
+    printer = Printer(json)
+    opened = options.announce_head(store, printer)
     done = [import_folder(opened, folder, options.head_name()) for folder in folders]
     for one in done:
         for problem in one.left_out:

@@ -144,13 +144,12 @@ def update(
     number = value_number(value)
     if number is not None:
         columns["value"] = number
-    if given is not None:
-        options.announce_head(store, printer)
+    opened = store if given is None else options.announce_head(store, printer)
     plain_interrupts()
     total = given.row_count if given is not None and printer.lively else None
     with printer.progress("reading", total) as advance:
         done = run_update(
-            store,
+            opened,
             [] if given is None else given.paths,
             head=options.head_name(),
             **columns,
@@ -179,7 +178,7 @@ def update(
             reading=advance,
         )
     printer.result(done.to_dict(), *_lines(done))
-    options.send_waiting_alerts(store, receiver)
+    options.send_waiting_alerts(opened, receiver)
     if done.alarms:
         raise typer.Exit(ALARM)
     if done.outcome == "refused":

@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 
 from mcnet._shared.files import finite
 from mcnet.errors import InputError, McnetError
-from mcnet.store.pointer import now
 from mcnet.store.state import LoopState
 from mcnet.store.store import Store
+from mcnet.store.versions import now
 from mcnet.tracking.monitor import Alarm
 from mcnet.version import __version__
 

@@ -23,10 +23,9 @@ from mcnet.operations.gate import MOVES, SHOWN_MOVES, ServedPast, VersionTimes, 
 from mcnet.operations.learning import Learnt, period_pcoc
 from mcnet.rows.periods import periods_between, sorted_periods
 from mcnet.store.journal import Journal
-from mcnet.store.pointer import now
 from mcnet.store.state import MONITOR, LoopState
 from mcnet.store.store import Head, Store
-from mcnet.store.versions import Registry, Version
+from mcnet.store.versions import Registry, Version, now
 from mcnet.tracking.monitor import CellProbabilities, Monitor
 from mcnet.tracking.tracker import followed_values
 

@@ -30,10 +30,9 @@ from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
 from mcnet.store.additions import shape_of
 from mcnet.store.entries import Addition, NewFiles, OtherRowsError
 from mcnet.store.journal import Journal
-from mcnet.store.pointer import now
 from mcnet.store.state import FILES, MONITOR, REFUSED, SUSPECT, LoopState
 from mcnet.store.store import Head, Lease, Store
-from mcnet.store.versions import Registry, Version
+from mcnet.store.versions import Registry, Version, now
 from mcnet.tracking.look import Suspect
 from mcnet.tracking.memories import BAYES, check_method
 from mcnet.tracking.monitor import Alarm

@@ -164,8 +164,9 @@ class Database:
             sa.event.listen(engine, "connect", _set_up_sqlite)
             sa.event.listen(engine, "begin", _begin_sqlite)
             return engine
-        defaults = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-        defaults |= {"tcp_user_timeout": 30_000, "application_name": "mcnet"}  # type: ignore[dict-item]
+        # The encoding is named, since psycopg returns bytes for the strings of a database that has none (SQL_ASCII).
+        defaults: dict[str, Any] = {"client_encoding": "utf8", "application_name": "mcnet", "tcp_user_timeout": 30_000}
+        defaults |= {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
         given = {name: value for name, value in defaults.items() if name not in self.url.query}
         need_extra("postgresql", "a store in PostgreSQL")
         engine = sa.create_engine(self.url, connect_args=given, pool_pre_ping=True, max_overflow=-1)

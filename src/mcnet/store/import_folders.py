@@ -24,10 +24,9 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
 from mcnet.store.additions import Shape, entry_row, shape_of, shape_text, sketch_shape, summarise
 from mcnet.store.entries import COMPACTED, Entry, EntryKey, entry_key, entry_of, sketch_digest
-from mcnet.store.pointer import Pointer
 from mcnet.store.schema import entries, heads, history, keys, runs, versions
 from mcnet.store.store import Head, Store
-from mcnet.store.versions import Version, version_row
+from mcnet.store.versions import Pointer, Version, version_row
 
 _IMPORTED = "imported"
 """The kind of the documents that tell what was imported before."""

@@ -16,9 +16,8 @@ from mcnet.operations.service.board import Board
 from mcnet.operations.service.http import RETRY, Problem
 from mcnet.rows.contexts import ANY
 from mcnet.rows.fields import FieldColumn
-from mcnet.store.pointer import Hold
 from mcnet.store.store import DEFAULT_HEAD, Head, Store
-from mcnet.store.versions import Registry, Version
+from mcnet.store.versions import Hold, Registry, Version
 
 # One version as it is served: the model, checked as a whole and ready to answer.
 
