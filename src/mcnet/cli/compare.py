@@ -1,6 +1,6 @@
 """`mcnet compare`, `evaluate` and `slices`: how good are methods, scores, or the probabilities of a model?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from mcnet.cli.sources import RowSource
-    from mcnet.metrics.evaluation import PeriodEvaluations
-    from mcnet.metrics.judged_rows import MetricSettings
-    from mcnet.model.model import CalibrationModel
     from mcnet.rows.periods import AutomaticPeriod
     from mcnet.rows.spec import RowSpec
     from mcnet.sketch.sketch import Sketch
@@ -74,7 +71,7 @@ def compare(
     """
     from mcnet.cli.sources import check_output, source_of, value_number
     from mcnet.cli.thresholds import Figures, broken_thresholds, end_if_broken, parse_thresholds
-    from mcnet.rows.periods import AutomaticPeriod
+    from mcnet.rows.periods import MOST_PERIODS, AutomaticPeriod
     from mcnet.selection import select
 
     printer = options.printer_of(context, json, quiet)
@@ -107,7 +104,7 @@ def compare(
         if time is not None and before is None and found.every is not None:
             timed = timed.in_periods(time, found.every)
     if time is not None and found.every is not None:
-        _say_period(printer, time, found.every)
+        printer.note(f"{time} has more than {MOST_PERIODS} values: it is cut to periods of {found.every} (--every)")
     number = value_number(value)
     if number is not None:
         timed = timed.with_value(number)
@@ -179,12 +176,6 @@ def _warn_of_texts(printer: Printer, sketch: "Sketch", time: str) -> None:
     printer.warn(f"--time: {problem}; the drift is shown in the order of the alphabet")
 
 
-def _say_period(printer: Printer, time: str, period: str) -> None:
-    from mcnet.rows.periods import MOST_PERIODS
-
-    printer.note(f"{time} has more than {MOST_PERIODS} values: it is cut to periods of {period} (--every)")
-
-
 def _read_test(
     printer: Printer,
     test: "RowSource",
@@ -230,32 +221,6 @@ def check_time(source: "RowSource", time: str | None, every: str | None, table: 
         raise InputError(f"to judge periods {lacking} is needed too")
     if table is not None and time is None:
         raise InputError("--table has the figures of periods; pass --time and --every too")
-
-
-def period_evaluations(
-    journal: "Journal | None",
-    timed: "Sketch",
-    time: str | None,
-    every: str | None,
-    model: "CalibrationModel | None",
-    settings: "MetricSettings",
-    by: Sequence[str] | None,
-    value: float | None,
-    since: str | None,
-    until: str | None,
-) -> "PeriodEvaluations | None":
-    """Return the evaluation of each period; None for logs without a column of time."""
-    from mcnet.metrics.evaluation import evaluate_periods
-    from mcnet.sketch.views import sketches_by
-
-    if journal is not None:
-        periods = _longer_periods(journal, every, since, until)
-        if value is not None:
-            periods = ((period, sketch.with_value(value)) for period, sketch in periods)
-        return evaluate_periods(model, periods, settings, by=by)
-    if time is None:
-        return None
-    return evaluate_periods(model, sketches_by(timed, time).items(), settings, by=by)
 
 
 def _longer_periods(
@@ -379,7 +344,7 @@ def evaluate(
         parse_thresholds,
         threshold_names,
     )
-    from mcnet.metrics.evaluation import evaluate_cells, predict_cells
+    from mcnet.metrics.evaluation import evaluate_cells, evaluate_periods, predict_cells
     from mcnet.metrics.judged_rows import MetricSettings
     from mcnet.model.apply import UnseenValues
     from mcnet.model.model import refuse_probabilities_read_as_logits
@@ -424,18 +389,14 @@ def evaluate(
     # Without a model the scores themselves are judged.
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
     found = evaluate_cells(p, sketch, MetricSettings(level=level), by=inside)
-    periods = period_evaluations(
-        source.journal,
-        timed,
-        time,
-        every,
-        loaded,
-        MetricSettings(level=level),
-        inside or (needed or None),
-        number,
-        since,
-        until,
-    )
+    parts: Iterable[tuple[str, Sketch]] | None = None if time is None else sketches_by(timed, time).items()
+    if source.journal is not None:
+        parts = _longer_periods(source.journal, every, since, until)
+        if number is not None:
+            parts = ((period, part.with_value(number)) for period, part in parts)
+    periods = None
+    if parts is not None:
+        periods = evaluate_periods(loaded, parts, MetricSettings(level=level), by=inside or (needed or None))
     document = {"model": model, **found.to_dict(), **({} if periods is None else {"periods": periods.to_dicts()})}
     to_do = found.actions() if actions or actions_table is not None else None
     if to_do is not None:

@@ -452,10 +452,10 @@ NegativesKept = Annotated[
 ]
 NegativesKeptOfModel = Annotated[
     float | None,
-    typer.Option(
+    option(
         "--negatives-kept",
-        metavar="SHARE",
-        help="The share of negatives that survived down-sampling; as in the model's fit if not given.",
+        "SHARE",
+        "The share of negatives that survived down-sampling; as in the model's fit if not given.",
     ),
 ]
 Interval = Annotated[
@@ -484,11 +484,8 @@ AutoFields = Annotated[
 ]
 NoFields = Annotated[
     list[str] | None,
-    typer.Option(
-        "--exclude",
-        metavar="COLUMN",
-        help="With --fields auto: a column that is not known at serving, or an id; may be repeated.",
-        show_default=False,
+    option(
+        "--exclude", "COLUMN", "With --fields auto: a column that is not known at serving, or an id; may be repeated."
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]

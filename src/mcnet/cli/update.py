@@ -53,39 +53,33 @@ def update(
     replace: options.Replace = False,
     allow: options.Allow = None,
     until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="P", help="Learn no period after this one, as one that has not ended."),
+        str | None, options.option("--until", "P", "Learn no period after this one, as one that has not ended.")
     ] = None,
     delay: Annotated[
-        str, typer.Option("--delay", metavar="TIME", help="How late labels are known: 2h, or a number of periods.")
+        str, options.option("--delay", "TIME", "How late labels are known: 2h, or a number of periods.")
     ] = "0",
     method: options.Method = "mcnet-bayes",
     max_shift: Annotated[
-        float,
-        typer.Option("--max-shift", min=0.0, metavar="SHARE", help="How far a mean probability may move at once."),
+        float, options.option("--max-shift", "SHARE", "How far a mean probability may move at once.", min=0.0)
     ] = 0.5,
     tolerance: Annotated[
-        float,
-        typer.Option("--tolerance", min=0.0, metavar="LOSS", help="How much worse the log-loss per row may be."),
+        float, options.option("--tolerance", "LOSS", "How much worse the log-loss per row may be.", min=0.0)
     ] = 0.0,
     min_periods: Annotated[
-        int,
-        typer.Option("--min-periods", min=2, metavar="N", help="Publish nothing before this many periods were judged."),
+        int, options.option("--min-periods", "N", "Publish nothing before this many periods were judged.", min=2)
     ] = 3,
     alpha: Annotated[
-        float, typer.Option("--alpha", metavar="SHARE", help="The monitor's chance of ever raising a false alarm.")
+        float, options.option("--alpha", "SHARE", "The monitor's chance of ever raising a false alarm.")
     ] = 0.01,
     look: options.Look = True,
     force: Annotated[
         bool, typer.Option("--force", help="Publish even if the gate refuses; this is recorded in the history.")
     ] = False,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note for the history.")] = "",
+    note: Annotated[str, options.option("--note", "TEXT", "A note for the history.")] = "",
     status: Annotated[
-        str | None, typer.Option("--status", metavar="FILE", help="Write a page about the state of the loop (.html).")
+        str | None, options.option("--status", "FILE", "Write a page about the state of the loop (.html).")
     ] = None,
-    wait: Annotated[
-        float, typer.Option("--wait", min=0.0, metavar="SECONDS", help="How long to wait for another run.")
-    ] = 60.0,
+    wait: Annotated[float, options.option("--wait", "SECONDS", "How long to wait for another run.", min=0.0)] = 60.0,
     nothing_new_code: Annotated[
         int,
         typer.Option(
@@ -127,13 +121,12 @@ def update(
       mcnet update ads.db log.parquet --score pctr --label click \\
           --field country --time ts --every 1d
     """
-    from mcnet.cli.options import printer_of
     from mcnet.cli.run import UNUSABLE, plain_interrupts
     from mcnet.cli.sources import refuse_other_fields, source_of, value_number
     from mcnet.operations.alerts import Webhook
     from mcnet.operations.update import update as run_update
 
-    printer = printer_of(context, json, quiet)
+    printer = options.printer_of(context, json, quiet)
     receiver = Webhook.of(webhook, webhook_secret_file, field_values)
     given = source_of(logs) if logs else None
     if given is None:
@@ -218,35 +211,30 @@ def _lines(done: "Update") -> list[str]:
 
 def serve(
     store: options.StoreAddress,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, options.option("--host", "ADDRESS", "The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, metavar="N", help="The port to listen on.")] = 8080,
     workers: Annotated[
         int, typer.Option("--workers", min=1, max=256, metavar="N", help="The number of processes that answer.")
     ] = 1,
     every: Annotated[
         str | None,
-        typer.Option(
-            "--every",
-            metavar="PERIOD",
-            help="The length of a period: 15m, 1h, 1d; feedback belongs to the current one.",
+        options.option(
+            "--every", "PERIOD", "The length of a period: 15m, 1h, 1d; feedback belongs to the current one."
         ),
     ] = None,
     learn: Annotated[
         bool, typer.Option("--learn", help="Run mcnet update on the journal at the end of every period.")
     ] = False,
     learn_after: Annotated[
-        float,
-        typer.Option("--learn-after", min=0.0, metavar="SECONDS", help="How long to wait for late rows of a period."),
+        float, options.option("--learn-after", "SECONDS", "How long to wait for late rows of a period.", min=0.0)
     ] = 60.0,
-    name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="The name of the model under /v2/models.")
-    ] = "calibration",
+    name: Annotated[str, options.option("--name", "NAME", "The name of the model under /v2/models.")] = "calibration",
     token_file: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             "--token-file",
-            metavar="FILE",
-            help="A file with the token for changes; or set MCNET_TOKEN. Without a token changes are disabled.",
+            "FILE",
+            "A file with the token for changes; or set MCNET_TOKEN. Without a token changes are disabled.",
         ),
     ] = None,
     poll: Annotated[
@@ -257,7 +245,7 @@ def serve(
         int, typer.Option("--max-body", min=1_000, metavar="BYTES", help="The largest body of a request.")
     ] = 64_000_000,
     max_rows: Annotated[
-        int, typer.Option("--max-rows", min=1, metavar="N", help="The largest number of rows of a request.")
+        int, options.option("--max-rows", "N", "The largest number of rows of a request.", min=1)
     ] = 2_000_000,
     timeout: Annotated[
         float,

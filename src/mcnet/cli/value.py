@@ -20,12 +20,10 @@ def value(
     context: typer.Context,
     logs: options.Logs,
     price: Annotated[
-        str | None,
-        typer.Option("--price", metavar="COLUMN", help="The column of market prices: the highest bid of the others."),
+        str | None, options.option("--price", "COLUMN", "The column of market prices: the highest bid of the others.")
     ] = None,
     worth: Annotated[
-        str | None,
-        typer.Option("--value", metavar="COLUMN", help="What a positive is worth: a column, or a number."),
+        str | None, options.option("--value", "COLUMN", "What a positive is worth: a column, or a number.")
     ] = None,
     value_per_positive: options.ValuePerPositive = None,
     score: options.Score = None,
@@ -34,54 +32,48 @@ def value(
     weight: options.Weight = None,
     negatives_kept: options.NegativesKeptOfModel = None,
     model: Annotated[
-        list[str] | None, typer.Option("--model", metavar="FILE", help="Bid with this model, too; may be repeated.")
+        list[str] | None, options.option("--model", "FILE", "Bid with this model, too; may be repeated.")
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(
+        options.option(
             "--method",
-            metavar="NAME",
-            help="Bid with this method, fitted on --fit-on, too; may be repeated.",
+            "NAME",
+            "Bid with this method, fitted on --fit-on, too; may be repeated.",
             autocompletion=options.complete_methods,
         ),
     ] = None,
     fit_on: Annotated[
-        list[str] | None,
-        typer.Option("--fit-on", metavar="LOG", help="With --method: the rows to fit on, of other auctions."),
+        list[str] | None, options.option("--fit-on", "LOG", "With --method: the rows to fit on, of other auctions.")
     ] = None,
     price_per: Annotated[
-        float | None,
-        typer.Option("--price-per", metavar="N", help="A price is for this many rows, such as 1000; 1 if not given."),
+        float | None, options.option("--price-per", "N", "A price is for this many rows, such as 1000; 1 if not given.")
     ] = None,
     auction: Annotated[
-        str, typer.Option("--auction", metavar="KIND", help="second: pay the market price; first: pay the bid.")
+        str, options.option("--auction", "KIND", "second: pay the market price; first: pay the bid.")
     ] = "second",
     budget: Annotated[
-        float | None, typer.Option("--budget", metavar="N", help="What may be spent in all, or per period of --time.")
+        float | None, options.option("--budget", "N", "What may be spent in all, or per period of --time.")
     ] = None,
     time: Annotated[
-        str | None, typer.Option("--time", metavar="COLUMN", help="The column of timestamps; blocks are its periods.")
+        str | None, options.option("--time", "COLUMN", "The column of timestamps; blocks are its periods.")
     ] = None,
     every: Annotated[
-        str | None, typer.Option("--every", metavar="PERIOD", help="The length of a period: 1h, 1d (the default).")
+        str | None, options.option("--every", "PERIOD", "The length of a period: 1h, 1d (the default).")
     ] = None,
     block: Annotated[
         str | None,
-        typer.Option(
-            "--block", metavar="COLUMN", help="Blocks for the intervals: a column, or so many rows in their order."
-        ),
+        options.option("--block", "COLUMN", "Blocks for the intervals: a column, or so many rows in their order."),
     ] = None,
     truth: Annotated[
-        str | None, typer.Option("--truth", metavar="COLUMN", help="The true probabilities, if they are known.")
+        str | None, options.option("--truth", "COLUMN", "The true probabilities, if they are known.")
     ] = None,
     against: Annotated[
-        str | None, typer.Option("--against", metavar="NAME", help="Compare with this model; the scores if not given.")
+        str | None, options.option("--against", "NAME", "Compare with this model; the scores if not given.")
     ] = None,
     logits: options.Logits = None,
-    report: Annotated[
-        str | None, typer.Option("--report", metavar="FILE", help="Write a page with two plots (.html).")
-    ] = None,
-    level: Annotated[float, typer.Option("--level", metavar="SHARE", help="The level of the intervals.")] = 0.95,
+    report: Annotated[str | None, options.option("--report", "FILE", "Write a page with two plots (.html).")] = None,
+    level: Annotated[float, options.option("--level", "SHARE", "The level of the intervals.")] = 0.95,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -98,13 +90,12 @@ def value(
           --price paid --price-per 1000 --value 0.8 --model model.json
     """
     from mcnet.auctions import TRUTH, check_rules, replay
-    from mcnet.cli.options import printer_of
     from mcnet.cli.sources import check_output, load_model, remembered_negatives, source_of, value_number
     from mcnet.rows.derived import source_column
     from mcnet.rows.fields import field_columns
     from mcnet.rows.locations import read_options
 
-    printer = printer_of(context, json, quiet)
+    printer = options.printer_of(context, json, quiet)
     if price is None:
         raise InputError("the replay needs market prices: name the column with --price")
     if worth is None and value_per_positive is None:
