@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray
-from mcnet._shared.files import whole_file
 from mcnet._shared.messages import Figure, count, counted, figure, with_interval
 from mcnet.metrics.intervals import two_sided
 from mcnet.plots.style import Spec
 from mcnet.plots.timeline import Drift, Timeline, draw_drift, draw_shares, draw_timeline
-from mcnet.report.page import packed_data, packed_plotly, read_asset, template
+from mcnet.report.page import write_page
 from mcnet.rows.periods import shown_periods
 from mcnet.tracking.backtest_forecasters import BASE, TRACKER
 from mcnet.tracking.backtest_result import Backtest
@@ -194,7 +193,10 @@ def write_backtest_report(path: str | PathLike[str], backtest: Backtest, *, titl
     groups: dict[str, list[tuple[int, str, float]]] = {}
     for index, (field, value, weight, _) in enumerate(values):
         groups.setdefault(field, []).append((index, value, weight))
-    page = template("backtest_page.html.j2").render(
+    return write_page(
+        path,
+        "backtest_page.html.j2",
+        data=[{"method": TRACKER, "order": "", "views": views, "forests": []}],
         title=title or "Backtest",
         conclusion=backtest.conclusion(),
         headline=_headline(backtest),
@@ -207,14 +209,7 @@ def write_backtest_report(path: str | PathLike[str], backtest: Backtest, *, titl
         groups=groups,
         facts=_facts(backtest),
         count=count,
-        style=read_asset("page.css"),
-        script=read_asset("unpack.js") + read_asset("page.js"),
-        plotly=packed_plotly(),
-        data=packed_data([{"method": TRACKER, "order": "", "views": views, "forests": []}]),
     )
-    with whole_file(path) as part:
-        part.write_text(page, encoding="utf-8")
-    return Path(path)
 
 
 def _view(figures: dict[str, Spec]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
 
 from mcnet._shared.arrays import logit, sigmoid
 from mcnet._shared.files import whole_file
@@ -20,7 +19,7 @@ from mcnet.model.model import CalibrationModel
 from mcnet.plots.figures import Line, draw_curves
 from mcnet.plots.style import INK, QUIET, Spec, as_svg
 from mcnet.plots.timeline import Drift, draw_drift, draw_rows
-from mcnet.report.page import packed_data, packed_plotly, read_asset, template
+from mcnet.report.page import read_asset, template, write_page
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import shown_periods, sorted_periods
 from mcnet.sketch.sketch import Sketch
@@ -89,8 +88,11 @@ def write_monitor_page(
         "All rows" if what == "level" else what: _marked(draw_drift(drift), drift, since.get(what), reference)
         for what, drift in drifts.items()
     }
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page = environment.from_string(read_asset("monitor.html.j2")).render(
+    return write_page(
+        path,
+        "monitor.html.j2",
+        data=list(figures.values()),
+        script="monitor.js",
         title=title,
         lead=_lead(alarms, tracked),
         periods=_watched_periods(periods, reference),
@@ -100,14 +102,7 @@ def write_monitor_page(
         lines=[_line(line | {"served": served_text(served.get(line["what"]))}) for line in table[:_MOST_LINES]],
         left_out=count(len(table) - _MOST_LINES) if len(table) > _MOST_LINES else "",
         figures=list(figures),
-        style=read_asset("page.css"),
-        script=read_asset("unpack.js") + read_asset("monitor.js"),
-        plotly=packed_plotly(),
-        data=packed_data(list(figures.values())),
     )
-    with whole_file(path) as part:
-        part.write_text(page, encoding="utf-8")
-    return Path(path)
 
 
 def _lead(alarms: Sequence[Any], tracked: bool) -> str:
@@ -498,7 +493,9 @@ def write_difference_page(
     """
     lines = difference.table.head(_MOST_CONTEXTS).to_dicts()
     left_out = difference.table.height - len(lines)
-    page = template("difference.html.j2").render(
+    return write_page(
+        path,
+        "difference.html.j2",
         title=title,
         lead=_difference_lead(difference),
         weighed="the rows given" if difference.weighted_by == "rows" else "scores spread evenly over the fitted range",
@@ -516,11 +513,7 @@ def write_difference_page(
             if names
         ],
         pictures=_pictures(difference, old, new),
-        style=read_asset("page.css"),
     )
-    with whole_file(path) as part:
-        part.write_text(page, encoding="utf-8")
-    return Path(path)
 
 
 def _difference_lead(difference: ModelDifference) -> str:

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
 from mcnet._shared.arrays import FloatArray, sums_by
 from mcnet._shared.files import whole_file
@@ -41,8 +41,31 @@ def read_asset(name: str) -> str:
 
 def template(name: str) -> Template:
     """Return a template of a page; what it puts into the page is escaped."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(read_asset(name))
+    how = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    return Environment(loader=FunctionLoader(read_asset), **how).get_template(name)
+
+
+def write_page(
+    path: str | PathLike[str], name: str, *, data: Any = None, script: str = "page.js", **words: Any
+) -> Path:
+    """Write a template in the frame of all pages as one self-contained file, whole or not at all.
+
+    Parameters
+    ----------
+    path : the file to write.
+    name : the template.
+    data : what the script draws; None for a page without scripts.
+    script : the file of the script.
+    words : those of the template.
+    """
+    drawn = {"script": ""}
+    if data is not None:
+        scripts = read_asset("unpack.js") + read_asset(script)
+        drawn = {"script": scripts, "plotly": packed_plotly(), "data": packed_data(data)}
+    page = template(name).render(**words, **drawn, style=read_asset("page.css"))
+    with whole_file(path) as part:
+        part.write_text(page, encoding="utf-8")
+    return Path(path)
 
 
 @cache
@@ -482,7 +505,10 @@ def _write_page(
         limit=max(1, views // len(shown)),
     )
     forests = _forests(before, {page.method: page.evaluated for page in shown})
-    page = template("page.html.j2").render(
+    return write_page(
+        path,
+        "page.html.j2",
+        data=[_method_data(page, offered, before) for page in shown],
         **words,
         headline=headline_of(before, shown[0].evaluated, shown[0].figures.period_extremes()),
         has_fields=bool(rows.judged.contexts.names),
@@ -495,14 +521,7 @@ def _write_page(
         tables={name: (forest, values_of(forest)) for name, forest in forests.items()},
         timelines=list(rows.timelines),
         count=count,
-        style=read_asset("page.css"),
-        script=read_asset("unpack.js") + read_asset("page.js"),
-        plotly=packed_plotly(),
-        data=packed_data([_method_data(page, offered, before) for page in shown]),
     )
-    with whole_file(path) as part:
-        part.write_text(page, encoding="utf-8")
-    return Path(path)
 
 
 def _shown_methods(selection: Selection, number: int) -> list[MethodResult]:

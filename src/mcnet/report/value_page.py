@@ -3,10 +3,9 @@
 from os import PathLike
 from pathlib import Path
 
-from mcnet._shared.files import whole_file
 from mcnet._shared.messages import amount, count, signed_amount
 from mcnet.auctions import Replay
-from mcnet.report.page import packed_data, packed_plotly, read_asset, template
+from mcnet.report.page import write_page
 
 
 def write_value_page(path: str | PathLike[str], found: Replay, *, title: str | None = None) -> Path:
@@ -31,21 +30,17 @@ def write_value_page(path: str | PathLike[str], found: Replay, *, title: str | N
         won = count(outcome.won), amount(outcome.spend), count(outcome.positives), amount(outcome.surplus)
         lines.append((name, *won, amount(outcome.returned), amount(outcome.cost_per_positive), beside))
     view = {"summary": "", "explanation": "", "figures": figures}
-    page = template("value_page.html.j2").render(
+    return write_page(
+        path,
+        "value_page.html.j2",
+        data=[{"method": found.against, "order": "", "views": [view], "forests": []}],
         title=title or "Replay of auctions",
         against=found.against,
         level=f"{100 * found.level:g}\N{NO-BREAK SPACE}%",
-        rows=count(len(found.auctions.label)),
+        rows=count(float(found.auctions.weight.sum())),
         auction=found.auctions.auction,
         budget=None if found.auctions.budget is None else amount(found.auctions.budget),
         field=next(iter(found.fields), None) if "values" in figures else None,
         warning=None if found.won_check is None else found.won_check.warning,
         lines=lines,
-        style=read_asset("page.css"),
-        script=read_asset("unpack.js") + read_asset("page.js"),
-        plotly=packed_plotly(),
-        data=packed_data([{"method": found.against, "order": "", "views": [view], "forests": []}]),
     )
-    with whole_file(path) as part:
-        part.write_text(page, encoding="utf-8")
-    return Path(path)
