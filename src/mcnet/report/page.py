@@ -41,8 +41,14 @@ def read_asset(name: str) -> str:
 
 def template(name: str) -> Template:
     """Return a template of a page; what it puts into the page is escaped."""
-    how = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    return Environment(loader=FunctionLoader(read_asset), **how).get_template(name)
+    environment = Environment(
+        loader=FunctionLoader(read_asset),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
 
 
 def write_page(
