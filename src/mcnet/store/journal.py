@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from os import PathLike, fspath
+from os import fspath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +43,7 @@ from mcnet.store.entries import (
     weighted_sum,
 )
 from mcnet.store.schema import entries, keys
-from mcnet.store.store import Head, Store
+from mcnet.store.store import Head, OfHead
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -57,7 +57,7 @@ RELEASED = "released"
 """The kind of the documents that name periods which were suspect, and are learnt all the same."""
 
 
-class Journal:
+class Journal(OfHead):
     """The rows of a head by period and source; any number of processes may add to it at the same time.
 
     Adding is atomic and idempotent: the same source twice changes nothing, so a job may be retried; rows that arrive
@@ -78,18 +78,6 @@ class Journal:
     >>> journal.periods
     ['2026-11-16']
     """
-
-    def __init__(self, store: Store | str | PathLike[str], head: str | None = None) -> None:
-        self.store = store if isinstance(store, Store) else Store(store)
-        self.head = self.store.chosen_head(head)
-
-    def __repr__(self) -> str:
-        return f"{self.store!r}.journal({self.head!r})"
-
-    @property
-    def path(self) -> str:
-        """How messages call the journal."""
-        return self.store.name
 
     # -- adding ---------------------------------------------------------------------------------------------------
 

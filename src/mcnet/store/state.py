@@ -2,16 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
 from mcnet.store.schema import checkpoints, documents, runs
-
-if TYPE_CHECKING:
-    from mcnet.store.store import Store
-
+from mcnet.store.store import OfHead
 
 MONITOR, FILES, REFUSED = "monitor", "files", "refused"
 """The kinds of documents: the monitor's evidence, the log files that were read, the last model that was refused."""
@@ -19,20 +16,13 @@ SUSPECT = "suspect"
 """The kind of the documents that mark periods which are suspect; the period is the name."""
 
 
-class LoopState:
+class LoopState(OfHead):
     """The state of the loop of a head. Changes inside `Store.transaction` happen together with all others there.
 
     Parameters
     ----------
     store, head : the store, and the name of the head.
     """
-
-    def __init__(self, store: "Store", head: str) -> None:
-        self.store = store
-        self.head = head
-
-    def __repr__(self) -> str:
-        return f"{self.store!r}.state({self.head!r})"
 
     # -- runs -----------------------------------------------------------------------------------------------------
 

@@ -479,6 +479,28 @@ class Store:
             connection.execute(heads.delete().where(heads.c.id == found.id))
 
 
+class OfHead:
+    """Something of one head of a store: its journal, its versions, or the state of its loop.
+
+    Parameters
+    ----------
+    store : the store, or its address.
+    head : its name; the only or the default one if None.
+    """
+
+    def __init__(self, store: Store | str | PathLike[str], head: str | None = None) -> None:
+        self.store = store if isinstance(store, Store) else Store(store)
+        self.head = self.store.chosen_head(head)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.store.name!r}, {self.head!r})"
+
+    @property
+    def path(self) -> str:
+        """How messages call it."""
+        return self.store.name
+
+
 def is_near_miss(name: str, other: str) -> bool:
     """Tell whether a name may be another one mistyped: other case or separators, one slip in a word.
 

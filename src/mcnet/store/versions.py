@@ -21,7 +21,7 @@ from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import as_model, load, model_of_bytes, model_text
 from mcnet.store.schema import heads, history, versions
-from mcnet.store.store import Head, Store
+from mcnet.store.store import Head, OfHead
 
 # The pointer of a head: which version is served, which ones it followed, and whether updates may move it.
 
@@ -165,7 +165,7 @@ def described(number: int, digest: str, model: CalibrationModel, note: str) -> V
     )
 
 
-class Registry:
+class Registry(OfHead):
     """The versions of a head, with a pointer to the current one; any number of processes may use it at once.
 
     A version never changes after it was added. Every change is one transaction and a line in the history. Who goes back
@@ -183,18 +183,6 @@ class Registry:
     >>> registry.current.name
     '1'
     """
-
-    def __init__(self, store: Store | str | PathLike[str], head: str | None = None) -> None:
-        self.store = store if isinstance(store, Store) else Store(store)
-        self.head = self.store.chosen_head(head)
-
-    def __repr__(self) -> str:
-        return f"{self.store!r}.versions({self.head!r})"
-
-    @property
-    def path(self) -> str:
-        """How messages call the registry."""
-        return self.store.name
 
     # -- reading --------------------------------------------------------------------------------------------------
 
