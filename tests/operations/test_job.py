@@ -352,6 +352,7 @@ def test_a_suspect_period_is_told_once_and_learnt_after_its_rows_were_replaced(a
     journal = add_days(9, 8)
     journal.add(day(np.zeros(len(rows))), day_name(8), source="join")
     done = mcnet.update(journal.store)
+    assert done.learnt == ()
     (line,) = done.suspect
     assert "2026-11-08 is suspect and was not learnt: positives are 0 where" in line
     assert "(rows all from join)" in line

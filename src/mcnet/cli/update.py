@@ -191,7 +191,8 @@ def _lines(done: "Update") -> list[str]:
             f"fields     {', '.join(done.fields) or 'none'} (chosen in the first run; a new head chooses anew)"
         )
     if done.until is not None:
-        lines.append(f"learnt     {counted(len(done.learnt), 'period')}, until {done.until}")
+        read = "until" if done.learnt else "read until"
+        lines.append(f"learnt     {counted(len(done.learnt), 'period')}, {read} {done.until}")
     served = f"version {done.version} is served" if done.version else "no version is served yet"
     followed = f", after {done.replaced}" if done.replaced else ""
     lines.append(f"outcome    {done.outcome}: {served}{followed}")

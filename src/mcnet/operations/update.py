@@ -120,7 +120,7 @@ class Update:
     learnt: tuple[str, ...] = ()
     """The periods that the tracker learnt."""
     until: str | None = None
-    """The last period that it has learnt."""
+    """The last period that it has read; one that is suspect was not learnt."""
     verdict: Verdict | None = None
     """The verdict of the gate, if it was asked."""
     alarms: tuple[Alarm, ...] = ()
@@ -420,7 +420,9 @@ class _Run:
         assert until is not None
         seconds = learnt.learner.clock.period_seconds
         (read,) = shown_periods([until], seconds=seconds)
-        facts: dict[str, Any] = {"added": added, "learnt": tuple(learnt.new), "until": read, "status": status}
+        kept = {one.period for one in learnt.learner.look.suspects if one.state in ("waiting", "left out")}
+        new = tuple(period for period in learnt.new if period not in kept)
+        facts: dict[str, Any] = {"added": added, "learnt": new, "until": read, "status": status}
         made_current = before is not None and before.rows_digest == learnt.digest
         candidate: CalibrationModel | None = None
         if self._was_decided(last, learnt.digest, made_current):
