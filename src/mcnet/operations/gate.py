@@ -26,21 +26,6 @@ from mcnet.store.versions import Version
 from mcnet.tracking.memories import coarse
 from mcnet.tracking.monitor import Alarm, CellProbabilities, Monitor
 
-__all__ = [
-    "Current",
-    "Gate",
-    "ServedPast",
-    "Verdict",
-    "VersionTimes",
-    "compared",
-    "ends_after",
-    "ends_at_or_after",
-    "invalid",
-    "later_than_fit",
-    "mean_difference",
-    "shift_between",
-]
-
 # Which periods came after the fit of a version.
 
 HALF_A_PERIOD = 0.5

@@ -421,8 +421,8 @@ class _Run:
         seconds = learnt.learner.clock.period_seconds
         (read,) = shown_periods([until], seconds=seconds)
         kept = {one.period for one in learnt.learner.look.suspects if one.state in ("waiting", "left out")}
-        new = tuple(period for period in learnt.new if period not in kept)
-        facts: dict[str, Any] = {"added": added, "learnt": new, "until": read, "status": status}
+        periods = tuple(period for period in learnt.new if period not in kept)
+        facts: dict[str, Any] = {"added": added, "learnt": periods, "until": read, "status": status}
         made_current = before is not None and before.rows_digest == learnt.digest
         candidate: CalibrationModel | None = None
         if self._was_decided(last, learnt.digest, made_current):

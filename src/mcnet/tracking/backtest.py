@@ -38,7 +38,6 @@ from mcnet.tracking.replay import warn_of_merged_periods
 if TYPE_CHECKING:
     from mcnet.tracking.tracker import Tracker
 
-__all__ = ["backtest"]
 
 BACKTEST_RESOLUTION = 64
 """Cells per logit of logs that are read for a backtest; cells keep their mean score, so losses agree to 1e-5."""

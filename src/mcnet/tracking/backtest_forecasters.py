@@ -18,18 +18,6 @@ from mcnet.metrics.evaluation import predict_cells
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.memories import SMALLEST_FADING
 
-__all__ = [
-    "BASE",
-    "DEFAULT_MEMORIES",
-    "TRACKER",
-    "Follower",
-    "MethodForecaster",
-    "RunningMemory",
-    "TrackerForecaster",
-    "default_methods",
-    "parse_memories",
-]
-
 # Memories of a backtest: the part of the past that a method is fitted to, kept as one running sketch.
 
 MemoryKind = Literal["half-life", "window", "everything", "once"]

@@ -17,7 +17,6 @@ from mcnet.tracking.backtest_forecasters import TRACKER
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Backtest", "backtest_of", "block_bootstrap"]
 
 # Intervals over periods: rows of one period are not independent, and neither are neighbouring periods.
 

@@ -33,8 +33,6 @@ from mcnet.tracking.backtest_forecasters import (
 )
 from mcnet.tracking.replay import past_digests
 
-__all__ = ["KnownCounts", "Plan", "read_lines", "run_plan"]
-
 # The counts that a journal had at some moment of the past, where positives arrive late: for backtests.
 
 PERIODS_LEARNT_FROM = 200

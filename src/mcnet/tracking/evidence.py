@@ -10,19 +10,6 @@ from scipy.interpolate import CubicSpline
 from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, MaskArray, logit, sigmoid, sums_by
 from mcnet.tracking.value_changes import AlikeRows
 
-__all__ = [
-    "LEVEL",
-    "MOST_PERIODS",
-    "NULLS_KEPT",
-    "Evidence",
-    "Marginals",
-    "PeriodLikelihoods",
-    "pcoc_of_shift",
-    "shift_interval",
-    "slope_likelihoods",
-    "slope_marginals",
-]
-
 # Evidence against calibration: an e-process with period effects, valid however often it is looked at.
 #
 # Null hypothesis: in every period the true logits are the served ones plus a period effect u, drawn anew each period

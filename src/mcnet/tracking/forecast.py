@@ -20,23 +20,6 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.memories import NUMBER_OF_SEASONS, Expert, FamilyExpert
 from mcnet.tracking.value_changes import FOLLOWED, ValueOffsets
 
-__all__ = [
-    "APART",
-    "LEVEL_CHANGE",
-    "ComingPeriod",
-    "Forecast",
-    "Stack",
-    "balanced_level",
-    "coefficients",
-    "compiled_forecast",
-    "divided_belief",
-    "filter_of",
-    "learnt_belief",
-    "mean_age",
-    "prior_belief",
-    "widened_belief",
-]
-
 # The stack: weights of experts, none negative, learnt from how well they forecast the periods so far.
 
 EVIDENCE_HALF_LIFE = 1000.0

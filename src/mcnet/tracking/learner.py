@@ -40,8 +40,6 @@ from mcnet.tracking.memories import SMALLEST_FADING, EffectVariance, Memory, Sea
 from mcnet.tracking.value_changes import FOLLOWED, LevelChanges, ValueChanges
 from mcnet.version import __version__
 
-__all__ = ["Clock", "Learner"]
-
 # The clock of a tracker: how many periods have passed since the last one, in bounded memory.
 
 MOST_STEPS = 16

@@ -18,8 +18,6 @@ from mcnet.rows.periods import period_text, shown_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.monitor import Alarm
 
-__all__ = ["MOST_KEPT", "SUSPECT_IN_A_ROW", "Look", "Measured", "Suspect", "measured"]
-
 # Thresholds, chosen so that on clean streams few periods are suspect: 2 of the 4,805 whose counts were recorded, both
 # among 2,145 hours of flights in which a value has few rows; none by days.
 

@@ -23,21 +23,6 @@ from mcnet.sketch.grid import POSITION_UNITS, Cells, LogitGrid, make_grid
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import value_order_of
 
-__all__ = [
-    "BAYES",
-    "NUMBER_OF_SEASONS",
-    "SMALLEST_FADING",
-    "EffectVariance",
-    "Expert",
-    "FamilyExpert",
-    "Memory",
-    "Seasons",
-    "check_method",
-    "coarse",
-    "expert_from_state",
-    "season_lengths",
-]
-
 # Seasons: how the level of a period differs with its place in the day and in the week.
 
 NUMBER_OF_SEASONS = 2

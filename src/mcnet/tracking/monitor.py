@@ -30,7 +30,6 @@ from mcnet.tracking.evidence import (
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Alarm", "Monitor", "ServedPcoc"]
 
 _FORMAT, _VERSION = "mcnet monitor", 3
 _OVERALL, _SLOPE, _VALUES = 0.7, 0.07, 0.23

@@ -11,8 +11,6 @@ from mcnet.rows.periods import periods_between, sorted_periods
 from mcnet.store.journal import Journal
 from mcnet.tracking.learner import Learner
 
-__all__ = ["follow_journal", "past_digests", "warn_of_merged_periods"]
-
 # Periods that compacting has merged into longer ones, beside shorter periods in the same journal.
 
 

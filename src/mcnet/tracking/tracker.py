@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from mcnet.store.journal import Journal
 
-__all__ = ["Tracker", "TrackerExplanation", "followed_values"]
 
 # The beliefs of a tracker, as a table and a plot.
 

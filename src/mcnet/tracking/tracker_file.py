@@ -23,8 +23,6 @@ from mcnet.tracking.look import Look
 from mcnet.tracking.memories import EffectVariance, Expert, Memory, Seasons, expert_from_state
 from mcnet.tracking.value_changes import LevelChanges, ValueChanges
 
-__all__ = ["load_tracker", "save_tracker"]
-
 DOCUMENT = "tracker.json"
 _FORMAT = "mcnet tracker"
 _VERSION = 2

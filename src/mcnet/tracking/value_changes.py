@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import FloatArray, IndexArray, sigmoid, sums_by
 from mcnet.rows.contexts import ANY, Contexts
 
-__all__ = ["FOLLOWED", "AlikeRows", "LevelChanges", "ValueChanges", "ValueOffsets", "twins_of"]
-
 FOLLOWED = ("everything", "stack", "careful stack")
 """The candidates whose deviations by value are filtered. Those of a level alone share the filter of everything."""
 LONGEST_RUN = 12
