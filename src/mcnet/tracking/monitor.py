@@ -123,7 +123,8 @@ class ServedPcoc:
         way, sign = ("over", 1.0) if self.low > 1.0 else ("under", -1.0)
         value, *ends = (100.0 * sign * (end - 1.0) for end in (self.pcoc, self.low, self.high))
         shown = [f"{end:.0f}" if abs(end) >= 9.5 else f"{end:.2g}" for end in (value, min(ends), max(ends))]
-        return f"{name} {way}-predicted by {shown[0]} % ({shown[1]} … {shown[2]}), since {since}"
+        ends_at = "∞" if shown[2] == "inf" else shown[2]
+        return f"{name} {way}-predicted by {shown[0]} % ({shown[1]} … {ends_at}), since {since}"
 
 
 class CellProbabilities:
