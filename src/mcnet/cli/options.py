@@ -409,7 +409,7 @@ Every = Annotated[
         "Cut --time to periods: 15m, 1h, 1d (the default), 1w, 1mo, or a number for a column that counts.",
     ),
 ]
-Moments = Annotated[str | None, option("--time", "COLUMN", "The column of timestamps.")]
+Timestamps = Annotated[str | None, option("--time", "COLUMN", "The column of timestamps.")]
 PeriodLength = Annotated[str | None, option("--every", "PERIOD", "The length of a period: 15m, 1h, 1d, 1w.")]
 OnePeriod = Annotated[
     str | None, option("--period", "P", "The period of all rows; for sketches, and logs without a time.")

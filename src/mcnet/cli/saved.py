@@ -61,7 +61,7 @@ def sketch(
             "--label-type", "TYPE", f"With --sql: boolean for labels that are true or false in {_WITHOUT_CAST}."
         ),
     ] = "number",
-    time: options.Moments = None,
+    time: options.Timestamps = None,
     every: options.Every = None,
     force: options.Force = False,
     json: options.Json = False,

@@ -44,7 +44,7 @@ def update(
     weight: options.Weight = None,
     value: options.Value = None,
     value_per_positive: options.ValuePerPositive = None,
-    time: options.Moments = None,
+    time: options.Timestamps = None,
     every: options.PeriodLength = None,
     period: options.OnePeriod = None,
     source: options.Source = None,

@@ -313,7 +313,11 @@ def warn_of_other_order(field: Any = None, **columns: Any) -> None:
     columns : other columns by name.
     """
     fields = field if isinstance(field, Mapping) else {"field": field}
-    indexed = {name: column.index for name, column in {**columns, **fields}.items() if _is_pandas(column)}
+    indexed = {
+        name: column.index
+        for name, column in {**columns, **fields}.items()
+        if type(column).__module__.partition(".")[0] == "pandas" and hasattr(column, "index")
+    }
     if len(indexed) < 2:
         return
     (first, index), *others = indexed.items()
@@ -326,10 +330,6 @@ def warn_of_other_order(field: Any = None, **columns: Any) -> None:
                 f"if they are to go together by index, pass {name}.reindex({first}.index)"
             )
             return
-
-
-def _is_pandas(column: Any) -> bool:
-    return type(column).__module__.partition(".")[0] == "pandas" and hasattr(column, "index")
 
 
 def row_hashes(first_row: int, rows: int) -> NDArray[np.uint64]:
@@ -398,7 +398,8 @@ def refuse_overlap(row_ids: Any, base_row_ids: Any) -> None:
     if own.dtype.kind in "iu" and base.dtype.kind in "iu":
         shared = np.isin(own, base)
     else:
-        shared = _shared_texts(_texts("row_ids", own), _texts("base_row_ids", base))
+        column, known = _texts("row_ids", own), set(_texts("base_row_ids", base).values)
+        shared = np.array([value in known for value in column.values], dtype=bool)[column.codes]
     if shared.any():
         first = int(shared.argmax())
         raise InputError(
@@ -413,8 +414,3 @@ def _texts(name: str, ids: NDArray[Any]) -> FieldColumn:
         row = int((column.codes == column.values.index(None)).argmax())
         raise InputError(f"{name} is missing in row {row}; every row needs an id")
     return column
-
-
-def _shared_texts(own: FieldColumn, base: FieldColumn) -> NDArray[np.bool_]:
-    known = set(base.values)
-    return np.array([value in known for value in own.values], dtype=bool)[own.codes]

@@ -25,25 +25,15 @@ def doubled(mark: str) -> Callable[[str], str]:
     return lambda text: mark + text.replace(mark, mark * 2) + mark
 
 
-def by_code(quote: Callable[[str], str], code: str = "chr({})", join: str = "{} || {}") -> Callable[[str], str]:
-    """Return a quote that writes control characters by their number: a reader of text files may change a line's end.
-
-    Parameters
-    ----------
-    quote : how the rest is quoted.
-    code : the expression of a character, with {} for its number.
-    join : the expression of two texts, one after the other.
-    """
+def by_code(quote: Callable[[str], str]) -> Callable[[str], str]:
+    """Return a quote that writes control characters by their number: a reader of text files may change a line's end."""
 
     def quoted(value: str) -> str:
         parts = _CONTROL.split(value)
         if len(parts) == 1:
             return quote(value)
-        strings = [code.format(ord(part)) if index % 2 else quote(part) for index, part in enumerate(parts)]
-        whole = strings[0]
-        for string in strings[1:]:
-            whole = join.format(whole, string)
-        return f"({whole})"
+        strings = [f"chr({ord(part)})" if index % 2 else quote(part) for index, part in enumerate(parts)]
+        return f"({' || '.join(strings)})"
 
     return quoted
 

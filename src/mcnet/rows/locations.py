@@ -379,8 +379,9 @@ def prune(paths: Sequence[Location], types: "dict[str, pl.DataType]", where: str
         refuse_dates_for_numbers(condition, types)
         parts = [part for part in _conjuncts(condition) if set(part.meta.root_names()) <= set(types)]
         parts = [part for part in parts if part.meta.root_names()]
-        if not parts or not _looks_at_one_row(condition):
-            return list(paths)
+        written = condition.meta.serialize(format="json")
+        if not parts or any(word in written for word in ('"Agg"', '"Len"', '"Over"', '"Window"')):
+            return list(paths)  # an aggregate, a count or a window looks at more than one row
         values = [partition_values(path) for path in paths]
         table = pl.DataFrame(
             {name: [_typed_value(result[name], kind) for result in values] for name, kind in types.items()},
@@ -442,12 +443,6 @@ def refuse_dates_for_numbers(condition: "pl.Expr", types: "Mapping[str, pl.DataT
     written = condition.meta.serialize(format="json")
     if _DATE_LITERAL.search(written):
         check(json.loads(written))
-
-
-def _looks_at_one_row(condition: "pl.Expr") -> bool:
-    """Tell whether a condition has no aggregate, count or window in it."""
-    written = condition.meta.serialize(format="json")
-    return not any(word in written for word in ('"Agg"', '"Len"', '"Over"', '"Window"'))
 
 
 def _conjuncts(condition: "pl.Expr") -> "list[pl.Expr]":

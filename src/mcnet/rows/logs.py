@@ -78,7 +78,9 @@ def _expand_path(item: str | PathLike[str]) -> list[Path]:
         return [path]
     if path.is_dir():
         inside = sorted(p for p in path.iterdir() if _is_log(p))
-        inside += sorted(p for p in path.rglob("*") if _is_log(p) and _is_partitioned(p, path))
+        # Deeper ones if all folders between stand for columns, such as dt=2026-11-16.
+        deeper = ((p, p.parent.relative_to(path).parts) for p in path.rglob("*") if _is_log(p))
+        inside += sorted(p for p, folders in deeper if folders and all("=" in part[1:] for part in folders))
         if not inside:
             raise InputError(f"the folder {path} has no {FORMAT_NAMES} file")
         return inside
@@ -92,12 +94,6 @@ def _expand_path(item: str | PathLike[str]) -> list[Path]:
 def _is_log(path: Path) -> bool:
     """Tell whether a file of a folder is a log; as for Spark, names that begin with _ or . are of files at work."""
     return path.is_file() and _known_format(path) is not None and not path.name.startswith(("_", "."))
-
-
-def _is_partitioned(path: Path, below: Path) -> bool:
-    """Tell whether all folders between a folder and a file of it stand for columns, such as dt=2026-11-16."""
-    folders = path.parent.relative_to(below).parts
-    return folders != () and all("=" in part[1:] for part in folders)
 
 
 _MOST_NAMED = 3
@@ -288,13 +284,10 @@ def require_columns(frame: "pl.LazyFrame", columns: Sequence[str], *, source: st
     for column in columns:
         if column not in known:
             problem = f"{source} has no column {column!r}; it has {', '.join(known)}"
-            raise InputError(problem, advice=_other_separator(known), column=column, file=source)
-
-
-def _other_separator(names: Sequence[str]) -> Advice | None:
-    """Return advice if the names look like those of a CSV file that was cut at the wrong character."""
-    marks = [mark for mark in (";", "\t", "|", ",") if mark in names[0]] if len(names) == 1 else []
-    return Advice(f"if {marks[0]!r} separates its columns, pass {{separator}}", separator=marks[0]) if marks else None
+            # Of a CSV file that was cut at the wrong character there is one column.
+            mark = next((mark for mark in (";", "\t", "|", ",") if len(known) == 1 and mark in known[0]), None)
+            advice = Advice(f"if {mark!r} separates its columns, pass {{separator}}", separator=mark) if mark else None
+            raise InputError(problem, advice=advice, column=column, file=source)
 
 
 def batches(

@@ -80,7 +80,10 @@ def scan_connection(
     spec = query_spec(spec)
 
     def query(types: Mapping[str, Any]) -> str:
-        boolean = not words.casts_booleans and _is_boolean(types[str(spec.label)], words)
+        kind = types.get(str(spec.label))  # as a driver tells it
+        boolean = not words.casts_booleans and (
+            str(kind).lower() in _BOOLEAN_TYPES or (words.name == "snowflake" and kind == 13)
+        )
         zoned = [name for name in timestamp_columns(spec) if _has_zone(types[name], words)]
         return table_query(table, spec, words, where, "boolean" if boolean else "number", zoned)
 
@@ -169,13 +172,8 @@ def _bare_query(dialect: Dialect, table: str | Sequence[str], columns: Sequence[
     return f"SELECT {', '.join(map(dialect.column, columns))} FROM {dialect.table(table)} WHERE 1 = 0"
 
 
-def _is_boolean(kind: Any, dialect: Dialect) -> bool:
-    """Tell whether a column is one of booleans, by its type as a driver tells it."""
-    return str(kind).lower() in _BOOLEAN_TYPES or (dialect.name == "snowflake" and kind == 13)
-
-
 def _has_zone(kind: Any, dialect: Dialect) -> bool:
-    """Tell whether a column is one of moments with a time zone: psycopg tells its number, ADBC a type of Arrow."""
+    """Tell whether a column is one of timestamps with a time zone: psycopg tells its number, ADBC a type of Arrow."""
     told = str(kind).lower()
     if dialect.name == "snowflake":
         return kind in (6, 7)

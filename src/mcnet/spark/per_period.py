@@ -168,11 +168,6 @@ def _cut_numbers(timestamps: Column, kind: str, step: Every, every: str) -> Colu
 # Structured Streaming into a journal: every micro-batch counts exactly once, also across restarts.
 
 
-def batch_source(stream: str, batch: int) -> str:
-    """Return the name under which a journal knows one micro-batch of a stream."""
-    return f"{stream}, batch {batch}"
-
-
 def journal_writer(
     journal: Journal | str | PathLike[str],
     *,
@@ -239,6 +234,6 @@ def journal_writer(
         except NoUsableRowsError as error:
             warn(f"batch {number} of the stream adds nothing: {error}")
             return
-        target.add_parts(parts, source=batch_source(stream, number), allow=allow)
+        target.add_parts(parts, source=f"{stream}, batch {number}", allow=allow)
 
     return add

@@ -23,15 +23,10 @@ from mcnet.sketch.sketch import Sketch
 # What is asked of a Spark table before it is read: its columns, and numbers that a vector of Spark ML holds.
 
 
-def require_frame(df: Any) -> None:
-    """Refuse what is not a Spark table."""
-    if not all(hasattr(df, name) for name in ("sparkSession", "schema", "withColumn")):
-        raise InputError(f"mcnet.spark was given {type(df).__module__}.{type(df).__name__}; give a Spark DataFrame")
-
-
 def require_columns(df: DataFrame, columns: Iterable[str]) -> None:
     """Refuse a table that lacks a column, or has two of one name."""
-    require_frame(df)
+    if not all(hasattr(df, name) for name in ("sparkSession", "schema", "withColumn")):
+        raise InputError(f"mcnet.spark was given {type(df).__module__}.{type(df).__name__}; give a Spark DataFrame")
     for column in columns:
         if not isinstance(column, str):
             raise InputError(f"mcnet.spark takes names of columns, not {type(column).__name__}")
