@@ -247,7 +247,7 @@ def test_a_field_of_the_label_or_the_score_is_refused(rows, field, role):
 
 def test_an_older_reader_refuses_with_a_clear_message(sketch, tmp_path, monkeypatch):
     sketch.save(tmp_path / "s.parquet")
-    monkeypatch.setattr("mcnet.sketch.sketch_file._WITH_DERIVED", 3)
+    monkeypatch.setattr("mcnet.sketch.sketch_file._WITH_PROPENSITY", 3)
     with pytest.raises(FileFormatError, match="has version 4, this mcnet reads 3: upgrade mcnet"):
         mcnet.Sketch.load(tmp_path / "s.parquet")
 
