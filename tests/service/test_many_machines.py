@@ -92,6 +92,7 @@ def test_while_the_database_is_gone_answers_come_from_memory_and_feedback_is_to_
     assert Store(server.address).journal("ctr").sketch().rows == 2 * ROWS
 
 
+@pytest.mark.timeout(300 + 10 * KILLS)
 def test_kills_of_services_and_server_lose_nothing_and_count_nothing_twice(services, server):
     chance, done, acknowledged = random.Random(7), threading.Event(), set()
     before = {entry.source for entry in Store(server.address).journal("ctr").entries()}
