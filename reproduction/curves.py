@@ -8,7 +8,16 @@ from reproduction.plots import draw_curves
 from reproduction.settings import Settings
 from reproduction.setup import SeenTasks, quick_note
 from reproduction.tasks import Sample, Task
-from reproduction.trials import BAYES_NONE, Contender, Trained, fit_task, mcnet_row, settings_note, trained_note
+from reproduction.trials import (
+    BAYES_NONE,
+    Contender,
+    FittedTask,
+    Trained,
+    fit_task,
+    mcnet_row,
+    settings_note,
+    trained_note,
+)
 
 CLAIM = "With 10 bins MCNet-None follows the posterior of the test rows more closely than SIR, NeuCalib and AdaCalib."
 
@@ -29,6 +38,7 @@ def curves(settings: Settings) -> Page:
     figures, errors, ratios, seen = {}, {}, {}, SeenTasks()
     trained: dict[tuple[str, str], list[Trained | None]] = {}
     shifts = {"no shift": False, "shift": True} if settings.source.simulated else {"test rows": True}
+    fits: dict[str, FittedTask] = {}  # the validation rows are the same with and without a shift of the test rows
     for name, shift in shifts.items():
         task = seen.add(settings.source.tasks(0, wanted=("CTR (AliExpress)",), shift=shift)[0], 0, name)
         edges, posterior = bin_posterior(task)
@@ -36,7 +46,7 @@ def curves(settings: Settings) -> Page:
         drawn = {}
         for contender in DRAWN:
             settings.say(f"{task.name}: calibration function of {contender.name}")
-            fitted = fit_task(contender, task)
+            fitted = fits[contender.name] = fits.get(contender.name) or fit_task(contender, task)
             trained[contender.name, task.name] = [fitted.trained]
             drawn[contender.name] = fitted.predict(_unlabelled(score))
             ratio = bin_ratios(task, fitted.predict(task.test), edges, posterior)
@@ -74,9 +84,11 @@ def _finding(
     for name in names:
         order = sorted((error, method) for (method, how), error in errors.items() if how == name)
         found = [ratio for (_, how), ratio in ratios.items() if how == name]
+        (best, nearest), *others = order
+        then = ", ".join(f"{method} ({error:.1%})" for error, method in others)
         parts.append(
-            f"{name}: {order[0][1]} is nearest to {rates} ({order[0][0]:.1%} off on average), then "
-            f"{order[1][1]} ({order[1][0]:.1%}); the functions lie at {min(found):.2f} to {max(found):.2f} of the bars"
+            f"{name}: {nearest} is nearest to {rates} ({best:.1%} off on average), then {then}; the functions lie at "
+            f"{min(found):.2f} to {max(found):.2f} of the bars"
         )
     return f"{'. '.join(part[0].upper() + part[1:] for part in parts)}."
 

@@ -202,7 +202,7 @@ def time_contender(contender: Contender, task: Task, repeats: int) -> tuple[floa
         fit = train_literal(task, contender.recipe)
         fit_seconds = time.process_time() - start
         function, few = BankOnRows(fit.bank, torch.zeros((1, 0), dtype=torch.int64)), task.test.take(slice(0, BATCH))
-        return fit_seconds, _time_network(function, few, repeats), Trained.of(fit, converges=False)
+        return fit_seconds, _time_network(function, few, repeats), Trained.on_rows(fit, task, contender.recipe)
     fitted = fit_contender(contender, task)
     fit_seconds = time.process_time() - start
     predict(fitted, task.test)  # compiled code is compiled once

@@ -17,7 +17,7 @@ from reproduction.plots import draw_bins
 from reproduction.published import PERFORMANCE, PERFORMANCE_STD
 from reproduction.settings import Settings
 from reproduction.setup import SeenTasks, listed, quick_note
-from reproduction.tasks import Task
+from reproduction.tasks import MOST_TEST_ROWS, Task
 from reproduction.trials import (
     BAYES_NONE,
     Contender,
@@ -44,8 +44,6 @@ ANCHORS = (
     mcnet_row(False, "with our priors"),
     BAYES_NONE,
 )
-MOST_TEST_ROWS = 1_000_000
-"""Trainings are judged on so many test rows or a little more, after every few epochs."""
 STARTS: tuple[Literal["identity", "torch"], ...] = ("identity", "torch")
 
 
@@ -73,7 +71,7 @@ class Level(NamedTuple):
 Results = dict[tuple[LiteralRecipe, int], list[Look]]
 """What was seen of each training after each number of epochs, seed by seed."""
 
-FULL, QUICK = Grid(), Grid((0.0, 1.0), (1e-5, 1e-3), (2, 10), (1e-3,))
+FULL, QUICK = Grid(), Grid((0.0, 1.0), (1e-5, 1e-3), decays=(1e-3,))
 
 
 def headline(settings: Settings) -> Page:

@@ -8,17 +8,20 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import xlog1py, xlogy
+from sklearn.isotonic import isotonic_regression
 
 from mcnet._shared.arrays import FloatArray, clip_scores, logit
 from mcnet.networks.bank import BankConfig, BankFit
 from mcnet.networks.literal import BankOnSharedNodes, fit_bank_on_rows, paper_config
-from mcnet.networks.objective import Penalties, log_loss_from_probabilities
+from mcnet.networks.objective import TANGENT_BELOW, Penalties, log_loss_from_probabilities
 from mcnet.networks.training import RowSchedule
 from reproduction.tasks import Sample, Task
 
 __all__ = [
     "START_WORDS",
     "LiteralRecipe",
+    "best_monotone_log_loss",
     "follow_literal",
     "literal_settings",
     "objective_and_gradient",
@@ -38,7 +41,9 @@ class LiteralRecipe:
     `start` is where training starts, which the paper does not say: at the identity, or with weights and constants as
     torch's layers have them. `scale` is exp(r), which UMNN has and the printed formula does not; `decay` is the
     coefficient of the L2 term, which the paper has and does not give. With `falling` the learning rate falls to zero
-    along a line, which the paper does not do.
+    along a line, which the paper does not do. Below `tangent_below` the logarithm is continued by its tangent, as a
+    function in probability space can leave (0, 1), of which the paper says nothing. `steps` sets the length of training
+    whatever the number of rows, in place of `epochs`.
     """
 
     field: bool = False
@@ -47,12 +52,14 @@ class LiteralRecipe:
     order: float = 1.0
     balance: float = 0.0
     epochs: int = 2
+    steps: int | None = None
     batch: int = 2048
     hidden: tuple[int, ...] = (128, 128)
     start: Literal["identity", "torch"] = "identity"
     scale: bool = True
     decay: float = 0.0
     falling: bool = False
+    tangent_below: float = TANGENT_BELOW
     seed: int = 0
 
     @property
@@ -70,10 +77,12 @@ class LiteralRecipe:
         balance = f", α = {self.balance:g}" if self.balance else ""
         balance += f", L2 of {self.decay:g}" if self.decay else ""
         falling = " falling to 0" if self.falling else ""
+        length = f"{self.epochs} epochs" if self.steps is None else f"{self.steps:,} steps"
         return (
             f"{self.bins} bins, ReLU networks of {widths}, embedding 128, probability space, integrals from 0, "
-            f"Adam at {self.learning_rate:g}{falling}, batches of {self.batch}, {self.epochs} epochs, β = "
-            f"{self.order:g}{balance}, from {START_WORDS[self.start]}{'' if self.scale else ', without exp(r)'}"
+            f"Adam at {self.learning_rate:g}{falling}, batches of {self.batch}, {length}, β = "
+            f"{self.order:g}{balance}, log p continued by its tangent below {self.tangent_below:g}, from "
+            f"{START_WORDS[self.start]}{'' if self.scale else ', without exp(r)'}"
         )
 
 
@@ -92,7 +101,9 @@ def literal_settings(recipe: LiteralRecipe) -> tuple[BankConfig, RowSchedule]:
         rate=recipe.learning_rate,
         falling=recipe.falling,
         decay=recipe.decay,
-        epochs=recipe.epochs,
+        epochs=recipe.steps or recipe.epochs,  # an epoch has a step or more
+        max_steps=recipe.steps,
+        tangent_below=recipe.tangent_below,
         batch=recipe.batch,
         seed=recipe.seed,
     )
@@ -174,9 +185,24 @@ def objective_and_gradient(fit: BankFit, task: Task, recipe: LiteralRecipe) -> t
     for index in torch.split(torch.arange(len(rows)), 65_536):
         values = function.at_rows(scores[index], torch.as_tensor(table)[index])
         share = len(index) / len(rows)
-        part = share * log_loss_from_probabilities(values, torch.ones(len(index)), label[index])
+        part = share * log_loss_from_probabilities(values, torch.ones(len(index)), label[index], recipe.tangent_below)
         part = part + share * recipe.order * function.order_penalty()
         found = torch.autograd.grad(part, parameters, materialize_grads=True)
         total = [a + b for a, b in zip(total, found, strict=True)]
         loss += float(part.detach())
     return loss, float(sum(float(g.double().square().sum()) for g in total) ** 0.5)
+
+
+def best_monotone_log_loss(task: Task, field: bool) -> float:
+    """Return the mean log-loss of isotonic regression on the fitted rows, by field value if `field`.
+
+    No monotone function of the score has a lower one, so it bounds what is left to gain by training.
+    """
+    rows, total = task.validation, 0.0
+    value = rows.field if field else np.zeros_like(rows.field)
+    for group in np.unique(value):
+        score, label = rows.score[value == group], rows.label[value == group].astype(np.float64)
+        _, place, count = np.unique(score, return_inverse=True, return_counts=True)
+        rate = isotonic_regression(np.bincount(place, label) / count, sample_weight=count)[place]
+        total -= float((xlogy(label, rate) + xlog1py(1.0 - label, -rate)).sum())
+    return total / len(rows)

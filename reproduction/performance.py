@@ -9,7 +9,7 @@ from reproduction.published import PERFORMANCE, PERFORMANCE_STD
 from reproduction.settings import Settings
 from reproduction.setup import SeenTasks, quick_note
 from reproduction.significance import paired_test
-from reproduction.tasks import Task
+from reproduction.tasks import MOST_TEST_ROWS, Task
 from reproduction.trials import (
     BAYES,
     BAYES_NONE,
@@ -65,6 +65,7 @@ def performance(settings: Settings) -> Page:
             "from the true probability, known for simulated rows only. *Falls* counts neighbours in the order of "
             "scores that a method puts in the opposite order inside a field value; *clipped* is the share of rows "
             "whose probability is at its lower or upper bound, as a function in probability space can leave (0, 1).",
+            f"Where there are twice {MOST_TEST_ROWS:,} test rows or more, every second, third … of them is judged.",
             TESTS_NOTE if settings.source.simulated else f"{TESTS_NOTE} {GIVEN_ROWS}",
             settings_note(ROSTER),
             *trained_note(
@@ -87,7 +88,7 @@ def _run(settings: Settings, seen: SeenTasks) -> dict[str, Results]:
         tasks: dict[str, list[Task]] = {}
         for how, shift in shifts.items():
             for task in settings.source.tasks(seed, shift=shift):
-                tasks.setdefault(task.name, []).append(seen.add(task, seed, how))
+                tasks.setdefault(task.name, []).append(seen.add(task.judged_on(MOST_TEST_ROWS), seed, how))
         for name, versions in tasks.items():
             for contender in (*ROSTER, *settings.own):
                 settings.say(f"{name}, seed {seed}: {contender.name}")
@@ -185,6 +186,7 @@ def _finding(runs: dict[str, Results], settings: Settings) -> list[str]:
     sentences += [
         _remains(task, how, methods, simulated) for how, found in runs.items() for task, methods in found.items()
     ]
+    sentences.append(_priors(first, results, simulated))
     guaranteed, literal = (
         max(
             int(trial["violations"])
@@ -236,6 +238,22 @@ def _remains(task: str, how: str, methods: dict[str, list[Trial]], simulated: bo
         f"{task}, {how}: {shown} of MCNet-None and MCNet-Field {'; '.join(parts)}; best baseline {level[best]:.4g} "
         f"({best}). What beats it: {'; '.join(beats)}."
     )
+
+
+def _priors(how: str, results: Results, simulated: bool) -> str:
+    """Return what the priors add: the figure of the published objective, trained on, beside that with our priors."""
+    figure, factor, shown = ("distance", 1e5, "distance ×10⁻⁵") if simulated else ("log_loss", 1.0, "log-loss")
+    parts = []
+    for task, methods in results.items():
+        moves = [
+            " → ".join(
+                f"{factor * Value.of(column(methods[f'{variant}, {training}'], figure)).mean:.4g}"
+                for training in TRAININGS[1:]
+            )
+            for variant in ("MCNet-None", "MCNet-Field")
+        ]
+        parts.append(f"{task} {' and '.join(moves)}")
+    return f"What the priors add ({shown} of None and Field, trained on → with our priors), {how}: {'; '.join(parts)}."
 
 
 def _shift_sentences(moved: Results) -> list[str]:

@@ -1,12 +1,16 @@
 """The whole study: every table and figure by its name, and the page that leads to them."""
 
+import os
+import platform
 import time
 from collections.abc import Callable, Sequence
+from datetime import date
 from importlib import import_module
 from pathlib import Path
 
 from mcnet._shared.files import whole_file
 from mcnet.errors import InputError
+from mcnet.version import __version__
 from reproduction.pages import Page, write_page
 from reproduction.settings import Settings
 
@@ -44,7 +48,7 @@ def run_studies(names: Sequence[str], settings: Settings) -> dict[str, Path]:
             settings.tell(f"{name}: {kept} is there with the same data and seeds, and was not made again")
             written[name] = kept
             continue
-        start = time.perf_counter()
+        start, busy = time.perf_counter(), time.process_time()
         try:
             page = _study(name)(settings)
         except InputError as error:
@@ -53,11 +57,19 @@ def run_studies(names: Sequence[str], settings: Settings) -> dict[str, Path]:
                 raise
             skipped[name] = str(error)
             continue
-        written[name] = write_page(page, settings.out, settings.sentence())
+        setting = f"{settings.sentence()} {_circumstances(time.process_time() - busy)}"
+        written[name] = write_page(page, settings.out, setting)
         pages.append((page, time.perf_counter() - start))
     if len(names) > 1:
         written["index"] = _write_index(pages, skipped, settings)
     return written
+
+
+def _circumstances(seconds: float) -> str:
+    """Return when and on what a study ran, and the CPU time it took."""
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    machine = f"{platform.machine()}, {os.cpu_count()} cores{load}, Python {platform.python_version()}"
+    return f"Run on {date.today():%d %B %Y} ({machine}, mcnet {__version__}), {seconds / 60:.1f} min of CPU time."
 
 
 def _study(name: str) -> Callable[[Settings], Page]:

@@ -15,7 +15,10 @@ from mcnet.errors import InputError
 from mcnet.rows.logs import open_log
 from mcnet.sketch.sketch import Sketch
 
-__all__ = ["Columns", "Features", "Sample", "Task", "read_rows", "read_tasks", "write_tasks"]
+__all__ = ["MOST_TEST_ROWS", "Columns", "Features", "Sample", "Task", "read_rows", "read_tasks", "write_tasks"]
+
+MOST_TEST_ROWS = 1_000_000
+"""Studies that train much are judged on so many test rows, or on a little more."""
 
 
 @dataclass(frozen=True)

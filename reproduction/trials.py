@@ -9,13 +9,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray
+from mcnet._shared.arrays import SCORE_FLOOR, FloatArray
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import calibrator, methods
 from mcnet.errors import CalibrationWarning, InputError
 from mcnet.metrics import auc, f_rce, group_pcoc, group_sums, kl_to_truth, log_loss, pcoc, pcoc_std
-from mcnet.networks.bank import LEAST, MANY_BINS, BankConfig, BankFit
-from reproduction.literal import LiteralRecipe, objective_and_gradient, predict_literal, train_literal
+from mcnet.metrics.scores import CLIP
+from mcnet.networks.bank import MANY_BINS, BankConfig, BankFit
+from reproduction.literal import (
+    LiteralRecipe,
+    best_monotone_log_loss,
+    objective_and_gradient,
+    predict_literal,
+    train_literal,
+)
 from reproduction.tasks import Sample, Task
 
 __all__ = [
@@ -26,6 +33,7 @@ __all__ = [
     "TRAINED_ON",
     "TRAININGS",
     "Contender",
+    "FittedTask",
     "Trained",
     "Trial",
     "column",
@@ -96,7 +104,7 @@ def _with_priors(parameters: Mapping[str, Any]) -> str:
     )
 
 
-TRAINED_ON: Mapping[str, Any] = {"rate": 3e-4, "falling": True, "epochs": 100}
+TRAINED_ON: Mapping[str, Any] = {"rate": 1e-3, "falling": True, "steps": 10_000, "tangent_below": 1e-6}
 """The schedule of the published objective, trained on: of those tried, the one with the lowest objective."""
 
 
@@ -172,8 +180,8 @@ def settings_note(roster: Sequence[Contender]) -> str:
 class Trained:
     """What a training of MCNet's networks came to.
 
-    Bins, steps, the nats left to gain if it has not converged (on rows: what the last epoch still gained or lost), and,
-    for the published objective, its value and the norm of its gradient over all rows.
+    Bins, steps, the nats left to gain if it has not converged and, for the published objective trained on, its value
+    and the norm of its gradient over all rows, and the gap: the nats by which it lies above the best monotone function.
     """
 
     bins: int
@@ -181,15 +189,25 @@ class Trained:
     left: float | None = None
     objective: float | None = None
     gradient: float | None = None
+    gap: float | None = None
 
     @classmethod
-    def of(cls, network: Any, converges: bool = True) -> "Trained | None":
-        """Return it for a bank of networks; other functions have none."""
+    def of(cls, network: Any) -> "Trained | None":
+        """Return it for a bank of networks on a sketch; other functions have none."""
         if not isinstance(network, BankFit):
             return None
         descent = network.descent
-        left = descent.remaining if converges and not descent.converged else None
-        return cls(network.bank.bins, descent.steps, left)
+        return cls(network.bank.bins, descent.steps, None if descent.converged else descent.remaining)
+
+    @classmethod
+    def on_rows(cls, fit: BankFit, task: Task, recipe: LiteralRecipe) -> "Trained":
+        """Return it for a training on rows; how far it is from an optimum, if the learning rate has fallen to 0."""
+        found = cls(fit.bank.bins, fit.descent.steps)
+        if not recipe.falling:
+            return found
+        objective, gradient = objective_and_gradient(fit, task, recipe)
+        gap = len(task.validation) * (objective - best_monotone_log_loss(task, recipe.field))
+        return replace(found, objective=objective, gradient=gradient, gap=gap)
 
 
 ROW_GROUPS = 1000
@@ -210,7 +228,7 @@ class RowParts:
         """Return the sums of predictions of a sample."""
         group = np.random.default_rng(7).integers(0, ROW_GROUPS, len(sample))
         values = int(sample.field.max()) + 1
-        inside = np.clip(probability, LEAST, 1.0 - LEAST)
+        inside = np.clip(probability, CLIP, 1.0 - CLIP)
         loss = -np.where(sample.label == 1, np.log(inside), np.log1p(-inside))
         columns = (np.ones(len(sample)), probability, sample.label.astype(np.float64), loss)
         where = group * values + sample.field
@@ -226,8 +244,8 @@ class RowParts:
             return np.asarray(loss.sum(1) / rows.sum(1))
         if figure == "pcoc":
             return np.asarray(np.abs(predicted.sum(1) / observed.sum(1) - 1.0))
-        error = rows * np.abs(observed - predicted) / (observed + 0.01 * rows)
-        return np.asarray(np.where(rows > 0, error, 0.0).sum(1) / rows.sum(1))
+        error = rows * np.abs(observed - predicted) / np.maximum(observed + 0.01 * rows, 0.01)  # rows are whole numbers
+        return np.asarray(error.sum(1) / rows.sum(1))
 
 
 @dataclass(frozen=True)
@@ -281,10 +299,7 @@ def fit_task(contender: Contender, task: Task, seed: int = 0, alpha: float = 0.0
         recipe = replace(contender.recipe, balance=alpha, seed=seed)
         fit = train_literal(task, recipe)
         seconds = time.perf_counter() - start
-        trained = Trained.of(fit, converges=recipe.falling)
-        if trained is not None and recipe.falling:
-            objective, gradient = objective_and_gradient(fit, task, recipe)
-            trained = replace(trained, objective=objective, gradient=gradient)
+        trained = Trained.on_rows(fit, task, recipe)
         return FittedTask(lambda sample: predict_literal(fit, task, sample, recipe.field), seconds, trained)
     fitted = fit_contender(contender, task, seed, **({"alpha_balance": alpha} if alpha else {}))
     seconds = time.perf_counter() - start
@@ -329,7 +344,7 @@ def measure(probability: FloatArray, sample: Sample) -> dict[str, float]:
         "log_loss": log_loss(probability, sample.label).value,
         "distance": np.nan if sample.truth is None else kl_to_truth(probability, sample.truth).value,
         "violations": float(order_violations(probability, sample)),
-        "clipped": float(((probability <= LEAST) | (probability >= 1.0 - LEAST)).mean()),
+        "clipped": float(((probability <= SCORE_FLOOR) | (probability >= 1.0 - SCORE_FLOOR)).mean()),
     }
 
 
@@ -354,8 +369,10 @@ def trained_note(found: Mapping[tuple[str, str], Sequence[Trained | None]]) -> t
             text = f"{task} {_span([t.bins for t in known], 'bin')}, {_span([t.steps for t in known], 'step')}"
             left = [t.left for t in known if t.left is not None]
             text += f" (not converged: up to {max(left):.2g} nats left to gain)" if left else ""
-            norms = [t.gradient for t in known if t.gradient is not None]
-            text += f", gradient norm {max(norms):.2g}" if norms else ""
+            far = [(t.gradient, t.gap) for t in known if t.gradient is not None and t.gap is not None]
+            if far:
+                norm, gap = (max(values) for values in zip(*far, strict=True))
+                text += f", gradient norm {norm:.2g}, {gap:.3g} nats above the best monotone function"
             parts.setdefault(method, []).append(text)
     listed = [f"{method}: {', '.join(dict.fromkeys(texts))}" for method, texts in parts.items()]
     return (f"What training came to: {'; '.join(listed)}.",) if listed else ()

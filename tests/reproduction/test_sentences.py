@@ -115,6 +115,7 @@ def test_performance_speaks_of_significance_from_two_seeds_on(tmp_path, seeds):
         in remains[0]
     )
     assert remains[0].endswith("as printed neither; trained on neither; with our priors neither.")
+    assert f"trained on → with our priors), {still}: CTR (AliExpress) 10 → 10 and 10 → 10." in text
 
 
 def test_performance_says_nothing_of_methods_that_are_right_about_their_rows_if_there_are_none():

@@ -51,7 +51,7 @@ def settings(tmp_path, monkeypatch):
 
 def quick(contender):
     if contender.recipe is not None and contender.recipe.falling:
-        return replace(contender, recipe=replace(contender.recipe, epochs=2))
+        return replace(contender, recipe=replace(contender.recipe, steps=10))
     few = {"candidates": (2, 4), "steps": 60}
     return replace(contender, parameters=few) if contender.method == "adacalib" else contender
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import ttest_rel
+from sklearn.isotonic import IsotonicRegression
 
 from mcnet.calibrators import methods as registry
 from mcnet.errors import InputError
@@ -13,6 +14,7 @@ from reproduction.balance import MODELS
 from reproduction.forces import watch_forces
 from reproduction.literal import (
     LiteralRecipe,
+    best_monotone_log_loss,
     follow_literal,
     objective_and_gradient,
     predict_literal,
@@ -227,15 +229,32 @@ def test_the_published_objective_trained_on_is_lower_than_as_printed_and_says_ho
     assert longer.recipe.order == 1.0
     assert longer.recipe.balance == 0.0
     assert longer.recipe.falling
-    quick = replace(longer, recipe=replace(longer.recipe, epochs=20, rate=1e-3))
+    quick = replace(longer, recipe=replace(longer.recipe, steps=80, rate=1e-3))
     trained = fit_task(quick, small).trained
+    assert trained.steps == 80
     assert trained.gradient > 0.0
+    assert 0.0 < trained.gap < 100.0
     start = train_literal(small, printed.recipe)
     before, steep = objective_and_gradient(start, small, printed.recipe)
     assert trained.objective < before
     assert np.isfinite(steep)
     note = trained_note({("MCNet-None, trained on", "CTR"): [trained]})[0]
     assert "gradient norm" in note
+    assert f"{trained.gap:.3g} nats above the best monotone function" in note
+
+
+@pytest.mark.parametrize("field", [False, True])
+def test_no_monotone_function_has_a_lower_log_loss_than_isotonic_regression(task, field):
+    small = task.first(8_000).validation
+    best = best_monotone_log_loss(task.first(8_000), field)
+    assert best < np.mean(-np.log(np.where(small.label, small.truth, 1 - small.truth)))
+    label = small.label.astype(np.float64)
+    rate = np.zeros(len(small))
+    for value in np.unique(small.field) if field else [None]:
+        chosen = np.ones(len(small), bool) if value is None else small.field == value
+        rate[chosen] = IsotonicRegression().fit_transform(small.score[chosen], label[chosen])
+    by_hand = -np.log(np.where(small.label, np.maximum(rate, 1e-300), 1 - rate)).mean()
+    assert best == pytest.approx(by_hand)
 
 
 def test_the_interval_over_rows_is_that_of_the_log_loss(task):

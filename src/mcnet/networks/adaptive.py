@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mcnet._shared.arrays import FloatArray, sigmoid
+from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, sigmoid
 from mcnet.networks.bank import BankFit, interpolate, order_violation
 from mcnet.networks.literal import BankOnSharedNodes
 from mcnet.networks.objective import (
@@ -252,7 +252,7 @@ class AdaptiveFunction(nn.Module):
         weights = self.choice()[context]
         if self.training and torch.is_grad_enabled():
             alpha = functional.softmax(weights / self.config.temperature, dim=-1)
-            return torch.logit((alpha.T * torch.sigmoid(logits)).sum(0), eps=1e-7)
+            return torch.logit((alpha.T * torch.sigmoid(logits)).sum(0), eps=SCORE_FLOOR)
         return torch.gather(logits, 0, weights.argmax(-1)[None])[0]
 
 
@@ -293,7 +293,7 @@ class _AdaptiveObjective:
         loss = torch.stack([log_loss_from_logits(part, self.weight, self.positives) for part in logits]).sum()
         alpha = functional.softmax(function.choice() / self.config.temperature, dim=-1)
         mixture = (alpha.T[..., None] * torch.sigmoid(logits)).sum(0)
-        loss = loss + log_loss_from_probabilities(mixture, self.weight, self.positives, least=1e-7)
+        loss = loss + log_loss_from_probabilities(mixture, self.weight, self.positives, least=SCORE_FLOOR)
         if self.order > 0:
             loss = loss + self.order * order_loss(*function.falls(values))
         if self.config.penalties.balance > 0:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor, nn
 
-from mcnet._shared.arrays import FloatArray
+from mcnet._shared.arrays import FloatArray, clip_scores
 from mcnet.errors import InputError
 from mcnet.networks.monotone import BankShape, MonotoneBank, Ranges
 from mcnet.networks.objective import BankObjective, Penalties, Priors, order_loss
@@ -72,8 +72,6 @@ class LineFunction(nn.Module):
 
 # Fit a monotone bank on weighted cells, and use what was fitted: `fit_bank(cells)` → `BankFit`.
 
-# Probabilities never reach 0 or 1, whatever a function in probability space says.
-LEAST = 1e-7
 MANY_BINS = 10
 """From so many bins on, half the quadrature nodes measure the same loss."""
 _NODES_TO_PREDICT = {"silu": 8, "tanh": 8, "relu": 16}
@@ -205,7 +203,7 @@ class BankFit:
         in `values`.
         """
         values = self.values(logit, codes, nodes, score)
-        return np.asarray(expit(values) if self.bank.shape.space == "logit" else np.clip(values, LEAST, 1 - LEAST))
+        return np.asarray(expit(values) if self.bank.shape.space == "logit" else clip_scores(values))
 
     @torch.no_grad()
     def _at_nodes(self, contexts: NDArray[np.int64], count: int) -> tuple[FloatArray, FloatArray, FloatArray]:

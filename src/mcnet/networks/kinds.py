@@ -8,8 +8,9 @@ this file is about:
 - "lmn": x plus a network whose slope stays within ±1 (Lipschitz monotonic network). No integral.
 - "minmax": the smallest of groups' largest of rising lines, rounded off (smooth min-max network). No integral.
 
-A fourth kind is one class here, derived from `MonotoneNetwork`, and one line in `NETWORKS`: its constructor makes the
-weights of all bins, `slope` returns a positive number, and `value`, if it has one, the function whose slope that is.
+A fourth kind is one class, here or in a file of your own, derived from `MonotoneNetwork`, and one line in `NETWORKS`
+(docs/mcnet-in-training.md has an example): its constructor makes the weights of all bins, `slope` returns a positive
+number, and `value`, if it has one, the function whose slope that is.
 Bins, contexts, training on a sketch and on rows, compiled curves and saved states then work as for the others; the
 tests in `tests/networks/test_kinds.py` run over every kind of the table.
 """

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mcnet._shared.arrays import FloatArray, ScoreType, logit
+from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, ScoreType, logit
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
-from mcnet.networks.bank import LEAST, BankConfig, BankFit, place_bins
+from mcnet.networks.bank import BankConfig, BankFit, place_bins
 from mcnet.networks.kinds import NETWORKS
 from mcnet.networks.monotone import BankShape, MonotoneBank, Positive
 from mcnet.networks.objective import (
@@ -309,7 +309,7 @@ class MonotonicCalibration(nn.Module):
         values = self._values(self._points(score), checked_codes(context, score, self.sizes))
         if self.bank.shape.space == "logit":
             return torch.sigmoid(values)
-        return values.clamp(LEAST, 1.0 - LEAST)
+        return values.clamp(SCORE_FLOOR, 1.0 - SCORE_FLOOR)
 
     def loss(self, score: Tensor, context: Tensor | None, label: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the training loss of a batch: mean log-loss + β · order + α · balance.
@@ -390,7 +390,7 @@ class MonotonicCalibration(nn.Module):
         space = self.bank.shape.space
         if self.score_type == space:
             return precise
-        return torch.sigmoid(precise) if space == "probability" else torch.logit(precise, eps=1e-12)
+        return torch.sigmoid(precise) if space == "probability" else torch.logit(precise, eps=SCORE_FLOOR)
 
     def _values(self, points: Tensor, codes: Tensor) -> Tensor:
         bins = self.bank.bin_of(points.detach())

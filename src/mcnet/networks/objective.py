@@ -21,6 +21,10 @@ from mcnet.rows.contexts import distinct_contexts
 # so a row is simply a cell of weight one.
 
 
+TANGENT_BELOW = 1e-4
+"""The logarithm of a probability is continued by its tangent from here on down, unless training says otherwise."""
+
+
 def log_loss_from_logits(logits: Tensor, weight: Tensor, positives: Tensor) -> Tensor:
     """Return the mean negative log-likelihood of labels whose probabilities are `sigmoid(logits)`."""
     return (weight * softplus(logits) - positives * logits).sum() / weight.sum()
@@ -33,7 +37,7 @@ def _log_with_tangent(values: Tensor, least: float) -> Tensor:
 
 
 def log_loss_from_probabilities(
-    probabilities: Tensor, weight: Tensor, positives: Tensor, least: float = 1e-4
+    probabilities: Tensor, weight: Tensor, positives: Tensor, least: float = TANGENT_BELOW
 ) -> Tensor:
     """Return the mean negative log-likelihood of labels with these probabilities, which may stray outside (0, 1).
 

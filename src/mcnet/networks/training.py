@@ -13,7 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mcnet.errors import InputError
-from mcnet.networks.objective import Penalties, balance_loss, log_loss_from_logits, log_loss_from_probabilities
+from mcnet.networks.objective import (
+    TANGENT_BELOW,
+    Penalties,
+    balance_loss,
+    log_loss_from_logits,
+    log_loss_from_probabilities,
+)
 from mcnet.networks.optimise import Descent, FlatAdam, Progress, flush_denormals, threads_for
 from mcnet.rows.contexts import distinct_contexts
 
@@ -124,6 +130,7 @@ class RowSchedule:
     training stops after `patience` epochs without a better log-loss and returns to the best. `unseen` is the
     chance that a row's field value or category is hidden, which teaches the networks what to do with values
     they have never seen. With `falling` the learning rate falls to zero along a line. `max_steps` cuts training short.
+    In probability space the logarithm is continued by its tangent below `tangent_below`.
     """
 
     epochs: int = 2
@@ -136,6 +143,7 @@ class RowSchedule:
     unseen: float = 0.0
     seed: int = 0
     max_steps: int | None = None
+    tangent_below: float = TANGENT_BELOW
 
 
 def split_rows(count: int, schedule: RowSchedule) -> tuple[Tensor, Tensor, torch.Generator]:
@@ -192,7 +200,7 @@ def descend_on_rows(
                 if auxiliary is not None:
                     categories = _hidden(categories, auxiliary.sizes, schedule.unseen, generator)
                 values = _values(function, auxiliary, batch, codes, categories)
-                step = _log_loss(function.space, values, batch)
+                step = _log_loss(function.space, values, batch, schedule.tangent_below)
                 running, seen = running + float(step.detach()) * len(batch), seen + len(batch)
                 if order_weight > 0:
                     step = step + order_weight * function.order_penalty()
@@ -248,9 +256,11 @@ def _values(
     return values if auxiliary is None else values + auxiliary(batch.numbers, categories)
 
 
-def _log_loss(space: str, values: Tensor, batch: Rows) -> Tensor:
-    rule = log_loss_from_logits if space == "logit" else log_loss_from_probabilities
-    return rule(values, batch.weight, batch.weight * batch.label)
+def _log_loss(space: str, values: Tensor, batch: Rows, least: float = TANGENT_BELOW) -> Tensor:
+    positives = batch.weight * batch.label
+    if space == "logit":
+        return log_loss_from_logits(values, batch.weight, positives)
+    return log_loss_from_probabilities(values, batch.weight, positives, least)
 
 
 @torch.no_grad()

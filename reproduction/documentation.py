@@ -1,0 +1,101 @@
+"""The figures of `docs/reproduction.md`: written from the pages of committed results, never by hand.
+
+`python -m reproduction.documentation` writes every block from `<!-- PAPER: … -->` to `<!-- END -->` anew. A block is
+
+- `runs`: when and on what each page was run;
+- `found PAGE [PHRASE]`: what a page says under *Here*, or those of its sentences that have the phrase;
+- `notes PAGE PHRASE`: the notes of a page that have the phrase;
+- `table TABLE: COLUMN; COLUMN`: these columns of a table, or all of them;
+- `tables COLUMN; COLUMN: TABLE = TITLE; TABLE = TITLE`: these columns of several tables, side by side.
+"""
+
+import re
+from pathlib import Path
+
+__all__ = ["documentation", "page_table"]
+
+RESULTS = Path(__file__).parent / "results"
+DOCUMENT = RESULTS.parents[1] / "docs" / "reproduction.md"
+
+_BLOCK = re.compile(r"(<!-- PAPER: (\w+) ?(.*?) -->\n).*?(<!-- END -->)", re.DOTALL)
+
+
+def documentation(text: str) -> str:
+    """Return the document with every block as the committed results have it."""
+    kinds = {"runs": _runs, "found": _found, "notes": _notes, "table": _table, "tables": _tables}
+
+    def block(match: re.Match[str]) -> str:
+        return f"{match[1]}{kinds[match[2]](match[3])}\n{match[4]}"
+
+    return _BLOCK.sub(block, text)
+
+
+def page_table(name: str) -> list[list[str]]:
+    """Return the cells of a table of the results, its headings first: `performance-tests`, or `nyc/networks-kinds`."""
+    folder, _, table = name.rpartition("/")
+    page = _page(f"{folder}/{table.partition('-')[0]}" if folder else table.partition("-")[0])
+    found = re.search(rf"\n((?:\|[^\n]*\n)+)\n\(\[{re.escape(table)}\.csv\]", page)
+    if found is None:
+        raise LookupError(f"the results have no table {name}")
+    lines = [line.strip("| ").split(" | ") for line in found[1].splitlines()]
+    return [lines[0], *lines[2:]]
+
+
+def _page(name: str) -> str:
+    return (RESULTS / f"{name}.md").read_text("utf-8")
+
+
+def _runs(_: str) -> str:
+    """Return a line per page: its form, its data, and when and on what it was run."""
+    lines = ["| study | form | run |", "|---|---|---|"]
+    for path in sorted(RESULTS.rglob("*.md")):
+        page = path.read_text("utf-8")
+        setting = page.split("\n\n")[1]
+        form = "**quick**" if "Quick form; it changes" in page else "full"
+        lines.append(f"| {path.relative_to(RESULTS).with_suffix('')} | {form} | {setting} |")
+    return "\n".join(lines)
+
+
+def _found(wanted: str) -> str:
+    name, _, phrase = wanted.partition(" ")
+    found = _page(name).partition("**Here:**")[2].lstrip()
+    found = found if found.startswith("- ") else f"- {found}"
+    listed = found.partition("\n\n")[0].splitlines()
+    return "\n".join(line for line in listed if phrase in line)
+
+
+def _notes(wanted: str) -> str:
+    name, _, phrase = wanted.partition(" ")
+    notes = [part for part in _page(name).split("\n\n")[4:] if phrase in part and not part.startswith(("|", "- "))]
+    return "\n\n".join(note.strip() for note in notes)
+
+
+def _columns(name: str, wanted: str) -> list[list[str]]:
+    headings, *lines = page_table(name)
+    places = [headings.index(column) for column in wanted.split("; ")] if wanted else range(len(headings))
+    return [[line[place] for place in places] for line in (headings, *lines)]
+
+
+def _table(wanted: str) -> str:
+    name, _, columns = wanted.partition(": ")
+    return _markdown(_columns(name, columns))
+
+
+def _tables(wanted: str) -> str:
+    columns, _, tables = wanted.partition(": ")
+    titled = dict(reversed(table.split(" = ")) for table in tables.split("; "))  # type: ignore[arg-type]
+    first = page_table(next(iter(titled.values())))[0][0]
+    cells = [_columns(name, f"{first}; {columns}") for name in titled.values()]
+    headings = [first, *(f"{title}: {column}" for title in titled for column in columns.split("; "))]
+    lines = [[group[0][0], *(cell for line in group for cell in line[1:])] for group in zip(*cells, strict=True)]
+    return _markdown([headings, *lines[1:]])
+
+
+def _markdown(lines: list[list[str]]) -> str:
+    numbers = [all(re.match(r"[−-]?[\d.]|–$", line[i]) for line in lines[1:]) for i in range(len(lines[0]))]
+    rule = ["---:" if number else "---" for number in numbers]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(documentation(DOCUMENT.read_text("utf-8")), "utf-8")
