@@ -4,7 +4,7 @@ import copy
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, sigmoid
-from mcnet.networks.bank import BankFit, interpolate, order_violation
+from mcnet.networks.bank import BankFit, LineFunction, interpolate, order_violation
+from mcnet.networks.baselines import LinePlot
 from mcnet.networks.literal import BankOnSharedNodes
 from mcnet.networks.objective import (
     Penalties,
@@ -24,7 +25,7 @@ from mcnet.networks.objective import (
 )
 from mcnet.networks.optimise import Descent, Progress, Schedule, Step, descend
 from mcnet.networks.training import RowFunction
-from mcnet.networks.training_points import TrainingCells, as_codes, pad_cells, with_unseen
+from mcnet.networks.training_points import TrainedFunction, TrainingCells, as_codes, pad_cells, with_unseen
 
 # What AdaCalib observes at its knots: where they lie, how many rows and positives are around them.
 
@@ -425,7 +426,7 @@ def fit_adaptive(
 
 # A fitted function as one that is trained further on rows, beside an auxiliary network, and back again.
 
-Fit = TypeVar("Fit", AdaptiveFit, BankFit)
+Fit = AdaptiveFit | BankFit | LinePlot
 
 
 class FixedFunction:
@@ -446,21 +447,26 @@ class FixedFunction:
         return torch.zeros(())
 
 
-def row_function(fit: AdaptiveFit | BankFit, codes: NDArray[np.int64]) -> RowFunction:
+def row_function(fit: Fit, codes: NDArray[np.int64]) -> RowFunction:
     """Return a copy of a fitted function, to be trained on rows with these field codes `[rows, fields]`.
 
     The order of a bank is watched in the contexts that occur.
     """
     if isinstance(fit, AdaptiveFit):
         return copy.deepcopy(fit.function)
+    if isinstance(fit, LinePlot):
+        return LineFunction(fit.knots, fit.values)
     contexts = np.unique(codes, axis=0) if codes.shape[1] else np.empty((1, 0), dtype=np.int64)
     bank = copy.deepcopy(fit.bank)
     return BankOnSharedNodes(bank, torch.as_tensor(contexts, device=bank.left.device))
 
 
 @torch.no_grad()
-def with_function(fit: Fit, function: RowFunction) -> Fit:
+def with_function(fit: Fit, function: RowFunction) -> TrainedFunction:
     """Return the fit with the function that `row_function` made of it and that training has changed since."""
+    if isinstance(fit, LinePlot):
+        assert isinstance(function, LineFunction)
+        return LinePlot(fit.knots, (function.knots + function.moves.double()).cpu().numpy())
     if isinstance(fit, AdaptiveFit):
         assert isinstance(function, AdaptiveFunction)
         return dataclasses.replace(fit, function=function, order_loss=float(function.order_penalty()))

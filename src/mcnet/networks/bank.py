@@ -55,11 +55,6 @@ class LineFunction(nn.Module):
         """The values at the knots."""
         return self.knots.to(self.moves.dtype) + self.moves
 
-    def values_array(self) -> FloatArray:
-        """Return the values at the knots as an array."""
-        values: FloatArray = (self.knots + self.moves.detach().double()).cpu().numpy()
-        return values
-
     def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
         """Return the function at rows; field codes make no difference."""
         return interpolate(self.knots, self.values, points)

@@ -24,30 +24,24 @@ from mcnet.networks.training_points import (
     check_switch,
     check_widths,
 )
-from mcnet.rows.contexts import Contexts
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution
 from mcnet.sketch.sketch import Sketch
 
 if TYPE_CHECKING:
     from mcnet.networks.bank import BankConfig, BankFit
-    from mcnet.networks.training import RowSchedule
 
 # The settings of MCNet's networks, checked: their shape, their training, where they are trained.
 
-_CHOICES = ("derivative", "space", "lower", "training", "start", "quadrature")
+_CHOICES = ("network", "derivative", "space", "lower", "training", "start", "quadrature")
 _COUNTS = ("embedding", "epochs", "batch")
 _SWITCHES = ("field_aware", "guarantee", "warm_start", "share_embedding", "scale")
 
 
 def check_network(calibrator: Any) -> None:
     """Raise InputError if a setting of MCNet's networks cannot be used."""
-    from mcnet.networks.kinds import NETWORKS
-
     check_choices(**{name: getattr(calibrator, name) for name in _CHOICES})
     if calibrator.activation is not None:
         check_choices(activation=calibrator.activation)
-    if calibrator.network not in NETWORKS:
-        raise InputError(f"network is {calibrator.network!r}; it must be one of {', '.join(NETWORKS)}")
     for name in _SWITCHES:
         check_switch(name, getattr(calibrator, name))
     for name in _COUNTS:
@@ -74,7 +68,7 @@ def check_network(calibrator: Any) -> None:
         )
 
 
-# Training of MCNet's networks, one per score bin: on a sketch or, as published, on rows.
+# How many bins, and what a training on rows has to be warned of.
 
 USUAL_BINS = 20
 _CANDIDATE_BINS = (5, 10, 20)
@@ -83,22 +77,6 @@ _NATS_TO_COMPARE = 0.1
 """How far from its optimum, in nats over all rows, a candidate may be left."""
 _NATS_ALIKE = 0.5
 """Numbers of bins whose log-losses differ by no more, in nats over the rows held back, count as equal."""
-
-Progress = Callable[[int, int, float], Any]
-
-
-def fit_on_sketch(
-    sketch: Sketch,
-    config: "BankConfig",
-    *,
-    field_aware: bool,
-    earlier: "BankFit | None" = None,
-    progress: Progress | None = None,
-) -> "BankFit":
-    """Train the networks on the cells of a sketch until they have converged."""
-    from mcnet.networks.bank import fit_bank
-
-    return fit_bank(training_cells(sketch, field_aware=field_aware), config, earlier, progress)
 
 
 def choose_bins(sketch: Sketch, config_of: Callable[[int], "BankConfig"], *, field_aware: bool) -> int:
@@ -110,7 +88,7 @@ def choose_bins(sketch: Sketch, config_of: Callable[[int], "BankConfig"], *, fie
     that the smaller ones share networks, 20 bins are no candidate: they look better while nothing is trained, but once
     trained, 10 bins have the lower loss in half the time.
     """
-    from mcnet.networks.bank import affordable_bins
+    from mcnet.networks.bank import affordable_bins, fit_bank
     from mcnet.networks.optimise import Schedule
 
     train, held = sketch.with_folds(_FOLDS).fold_parts(0)
@@ -131,52 +109,11 @@ def choose_bins(sketch: Sketch, config_of: Callable[[int], "BankConfig"], *, fie
         smallest = replace(config.shape, hidden=(1,), embedding=1, network="umnn", start="identity")
         untrained = Schedule(cycles=0, solved=_NATS_TO_COMPARE)
         config = replace(config, shape=smallest, schedule=untrained, nodes=1)
-        fitted = fit_on_sketch(train, config, field_aware=field_aware)
+        fitted = fit_bank(training_cells(train, field_aware=field_aware), config)
         predicted = logit(clip_scores(fitted.predict(held.logit, codes, nodes=1)))
         losses[bins] = log_loss_sum(predicted, held.weight, held.positives)
     least = min(losses.values())
     return max(bins for bins, loss in losses.items() if loss <= least + _NATS_ALIKE)
-
-
-def fit_on_rows(
-    rows: FitRows,
-    contexts: Contexts,
-    config: "BankConfig",
-    schedule: "RowSchedule",
-    steps: int | None,
-    *,
-    field_aware: bool,
-    lean: bool = False,
-    earlier: "BankFit | None" = None,
-    progress: Progress | None = None,
-) -> "BankFit":
-    """Train the networks on rows in mini-batches, with `steps` steps of quadrature per row, as published.
-
-    Without `steps` the rows of a bin share the nodes of their integrals; with `lean` the gradient is integrated.
-    """
-    from mcnet.networks.literal import fit_bank_on_rows
-
-    codes, sizes = rows.codes(contexts)
-    groups = None
-    if not field_aware and sizes:
-        groups, codes, sizes = codes, codes[:, :0], ()
-    fitted = fit_bank_on_rows(
-        logit(rows.score),
-        rows.label,
-        codes,
-        sizes,
-        rows.weight,
-        config,
-        schedule,
-        steps,
-        lean,
-        warm=earlier,
-        progress=progress,
-        groups=groups,
-        score=rows.score,
-    )
-    warn_of_literal_fit(fitted, rows, codes)
-    return fitted
 
 
 def warn_of_literal_fit(fitted: "BankFit", rows: FitRows, codes: Any) -> None:
@@ -194,17 +131,13 @@ def warn_of_literal_fit(fitted: "BankFit", rows: FitRows, codes: Any) -> None:
             )
     after, before = (
         log_loss_sum(predicted, weight, weight * rows.label) / mass
-        for predicted in (_logits(fitted.predict(logits, codes, score=rows.score)), logits)
+        for predicted in (logit(clip_scores(fitted.predict(logits, codes, score=rows.score))), logits)
     )
     if after > before:
         warn(
             f"mcnet: on the rows it was fitted on, the log-loss is {after:.6g}, worse than that of the base scores "
             f"({before:.6g}); train longer, or train on the sketch (training='sketch')"
         )
-
-
-def _logits(probabilities: FloatArray) -> FloatArray:
-    return logit(clip_scores(probabilities))
 
 
 # MCNet as published: monotone calibration with context, one network per score bin (WWW 2025).
@@ -417,14 +350,21 @@ class MCNet(NetworkCalibrator):
         check_network(self)
 
     def _train(self, sketch: Sketch, earlier: Any) -> TrainedFunction:
+        from mcnet.networks.bank import fit_bank
+
         aware, bins = self.field_aware, self.bins
         if bins == "auto":
             bins = choose_bins(sketch, self._config, field_aware=aware)
-        return fit_on_sketch(sketch, self._config(bins), field_aware=aware, earlier=earlier, progress=self.progress)
+        return fit_bank(training_cells(sketch, field_aware=aware), self._config(bins), earlier, self.progress)
 
     def _train_on_rows(self, sketch: Sketch, rows: FitRows, earlier: Any) -> TrainedFunction:
+        from mcnet.networks.literal import fit_bank_on_rows
         from mcnet.networks.training import RowSchedule
 
+        codes, sizes = rows.codes(sketch.contexts)
+        groups = None
+        if not self.field_aware and sizes:
+            groups, codes, sizes = codes, codes[:, :0], ()
         schedule = RowSchedule(
             epochs=self.epochs,
             batch=self.batch,
@@ -433,9 +373,23 @@ class MCNet(NetworkCalibrator):
             seed=self.seed,
         )
         config = self._config(USUAL_BINS if self.bins == "auto" else self.bins)
-        given: dict[str, Any] = {"field_aware": self.field_aware, "earlier": earlier, "progress": self.progress}
-        lean = self.quadrature == "lean"
-        return fit_on_rows(rows, sketch.contexts, config, schedule, self.steps, lean=lean, **given)
+        fitted = fit_bank_on_rows(
+            logit(rows.score),
+            rows.label,
+            codes,
+            sizes,
+            rows.weight,
+            config,
+            schedule,
+            self.steps,
+            self.quadrature == "lean",
+            warm=earlier,
+            progress=self.progress,
+            groups=groups,
+            score=rows.score,
+        )
+        warn_of_literal_fit(fitted, rows, codes)
+        return fitted
 
     def _exact(self, scores: FloatArray, codes: IntArray) -> FloatArray:
         result: FloatArray = self.network_.predict(logit(scores), codes, score=scores)

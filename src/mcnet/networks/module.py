@@ -15,7 +15,6 @@ from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, ScoreType, logit
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.networks.bank import BankConfig, BankFit, place_bins
-from mcnet.networks.kinds import NETWORKS
 from mcnet.networks.monotone import BankShape, MonotoneBank, Positive
 from mcnet.networks.objective import (
     Penalties,
@@ -204,9 +203,7 @@ class MonotonicCalibration(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if network not in NETWORKS:
-            raise InputError(f"network is {network!r}; it must be one of {', '.join(NETWORKS)}")
-        check_choices(space=space, start=start, quadrature=quadrature, balance=balance)
+        check_choices(network=network, space=space, start=start, quadrature=quadrature, balance=balance)
         check_choices(derivative=derivative, activation=activation, lower=lower, standardise=standardise)
         for name, count in (("bins", bins), ("steps", steps), ("embedding", embedding)):
             check_count(name, count)

@@ -1,7 +1,7 @@
 """What calibrators give networks and take back: settings, points of a sketch, compiled curves."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Protocol
@@ -35,8 +35,15 @@ _CHOICES = {
 def check_choices(**settings: Any) -> None:
     """Raise unless each setting, given by its name, is one of the words it can be."""
     for name, value in settings.items():
-        if value not in _CHOICES[name]:
-            raise InputError(f"{name} is {value!r}; it must be one of {', '.join(_CHOICES[name])}")
+        known = _networks() if name == "network" else _CHOICES[name]
+        if value not in known:
+            raise InputError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
+
+
+def _networks() -> Collection[str]:
+    from mcnet.networks.kinds import NETWORKS
+
+    return NETWORKS
 
 
 def check_switch(name: str, value: Any) -> None:

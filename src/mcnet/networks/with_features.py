@@ -16,8 +16,6 @@ from mcnet.calibrators.methods import calibrator as registered
 from mcnet.calibrators.parameters import clone
 from mcnet.calibrators.training_state import TrainingState, load_with_state, predict_exactly, save_state
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.model.model import CalibrationModel
-from mcnet.networks.baselines import LinePlot
 from mcnet.networks.calibrator import FeatureModel, FitRows, NetworkCalibrator
 from mcnet.networks.training_points import TrainedFunction, as_codes, check_device, check_seed, compiled_curves
 from mcnet.rows.columns import as_array, check_lengths, refuse_overlap
@@ -120,7 +118,7 @@ def fit_features(
     calibrator : fitted on the same rows without features.
     plain : its probabilities of the rows.
     """
-    from mcnet.networks.adaptive import FixedFunction
+    from mcnet.networks.adaptive import FixedFunction, row_function, with_function
     from mcnet.networks.objective import Penalties
     from mcnet.networks.training import fit_with_auxiliary
 
@@ -128,12 +126,14 @@ def fit_features(
     assert rows.features is not None
     # A constant has no function, and BayesMCNet and the classical methods are at their optimum: their F stays.
     joint = isinstance(calibrator, NetworkCalibrator) and hasattr(calibrator, "network_")
-    codes, sizes = _codes(calibrator.model_, rows)
+    codes, sizes = rows.codes(calibrator.model_.contexts)
+    codes = as_codes(codes, len(rows), sizes)
     schedule = feature_schedule(len(rows), seed)
     if not _enough_to_judge(rows):
         warn(f"{calibrator.method}: too few rows of one class to train a network on features; it adds nothing")
         schedule = replace(schedule, epochs=0)
-    function: RowFunction = _row_function(calibrator, codes) if joint else FixedFunction()
+    network: Any = getattr(calibrator, "network_", None)
+    function: RowFunction = row_function(network, codes) if joint else FixedFunction()
     fitted = fit_with_auxiliary(
         function,
         logit(rows.score) if joint else logit(plain),
@@ -154,7 +154,7 @@ def fit_features(
         device=device,
         groups=_groups(rows),
     )
-    trained = _with_function(calibrator, function) if joint else None
+    trained = with_function(network, function) if joint else None
     return FeatureTraining(fitted.auxiliary, trained, fitted.held, schedule)
 
 
@@ -165,38 +165,12 @@ def _enough_to_judge(rows: FitRows) -> bool:
     return rarer * _HELD_OUT >= 3.0
 
 
-def _codes(model: CalibrationModel, rows: FitRows) -> tuple[IntArray, tuple[int, ...]]:
-    """Return the field codes of the rows as the calibrator's function takes them."""
-    codes, sizes = rows.codes(model.contexts)
-    return as_codes(codes, len(rows), sizes), sizes
-
-
 def _groups(rows: FitRows) -> IntArray | None:
     """Return the field values of the rows as numbers, for the balance term."""
     if not rows.fields:
         return None
     columns = [np.unique(column.codes, return_inverse=True)[1] for column in rows.fields]
     return np.column_stack(columns).astype(np.int64)
-
-
-def _row_function(calibrator: Any, codes: IntArray) -> "RowFunction":
-    """Return a copy of the calibrator's function that can be trained on rows."""
-    from mcnet.networks.adaptive import row_function
-    from mcnet.networks.bank import LineFunction
-
-    if isinstance(calibrator.network_, LinePlot):
-        return LineFunction(calibrator.network_.knots, calibrator.network_.values)
-    return row_function(calibrator.network_, codes)
-
-
-def _with_function(calibrator: Any, function: Any) -> TrainedFunction:
-    """Return the calibrator's function as training has left it."""
-    from mcnet.networks.adaptive import with_function
-
-    if isinstance(calibrator.network_, LinePlot):
-        return LinePlot(calibrator.network_.knots, function.values_array())
-    trained: TrainedFunction = with_function(calibrator.network_, function)
-    return trained
 
 
 # WithFeatures: a calibrator with a network on the features of a row beside it.
