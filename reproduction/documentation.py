@@ -5,7 +5,7 @@
 - `runs`: when and on what each page was run;
 - `found PAGE [PHRASE]`: what a page says under *Here*, or those of its sentences that have the phrase;
 - `notes PAGE PHRASE`: the notes of a page that have the phrase;
-- `table TABLE: COLUMN; COLUMN`: these columns of a table, or all of them;
+- `table TABLE: COLUMN; COLUMN`: these columns of a table, or all of them; `TABLE + TABLE` one below the other;
 - `tables COLUMN; COLUMN: TABLE = TITLE; TABLE = TITLE`: these columns of several tables, side by side.
 """
 
@@ -77,8 +77,9 @@ def _columns(name: str, wanted: str) -> list[list[str]]:
 
 
 def _table(wanted: str) -> str:
-    name, _, columns = wanted.partition(": ")
-    return _markdown(_columns(name, columns))
+    names, _, columns = wanted.partition(": ")
+    first, *others = (_columns(name, columns) for name in names.split(" + "))
+    return _markdown([*first, *(line for lines in others for line in lines[1:])])
 
 
 def _tables(wanted: str) -> str:

@@ -81,8 +81,8 @@ class LiteralRecipe:
         return (
             f"{self.bins} bins, ReLU networks of {widths}, embedding 128, probability space, integrals from 0, "
             f"Adam at {self.learning_rate:g}{falling}, batches of {self.batch}, {length}, β = "
-            f"{self.order:g}{balance}, log p continued by its tangent below {self.tangent_below:g}, from "
-            f"{START_WORDS[self.start]}{'' if self.scale else ', without exp(r)'}"
+            f"{self.order:g}{balance}, from {START_WORDS[self.start]}{'' if self.scale else ', without exp(r)'}, log p "
+            f"continued by its tangent below {self.tangent_below:g}"
         )
 
 

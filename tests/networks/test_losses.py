@@ -30,6 +30,14 @@ def test_log_loss_goes_on_as_a_tangent_outside_the_unit_interval() -> None:
     assert float(above.grad) == pytest.approx(10.0, rel=1e-5)
 
 
+@pytest.mark.parametrize(("inside", "outside", "label"), [(0.0, -3.0, 0.0), (1.0, 4.0, 1.0)])
+def test_nothing_is_gained_by_leaving_the_unit_interval(inside: float, outside: float, label: float) -> None:
+    losses = [
+        log_loss_from_probabilities(torch.tensor([p]), torch.ones(1), torch.tensor([label])) for p in (inside, outside)
+    ]
+    assert losses[0] == losses[1] == 0.0
+
+
 def test_order_loss_counts_only_falls_between_bins() -> None:
     ends, starts = torch.tensor([0.5, 0.2, 0.9]), torch.tensor([0.3, 0.4, 0.8])
     assert float(order_loss(ends, starts)) == pytest.approx(0.3)

@@ -31,9 +31,12 @@ def log_loss_from_logits(logits: Tensor, weight: Tensor, positives: Tensor) -> T
 
 
 def _log_with_tangent(values: Tensor, least: float) -> Tensor:
-    """Return the logarithm, continued by its tangent below `least` so that gradients stay alive outside (0, 1)."""
-    inside = values.clamp_min(least)
-    return inside.log() + (values - inside) / least
+    """Return the logarithm, continued by its tangent below `least` so that gradients stay alive outside (0, 1).
+
+    Above 1 it is 0: without that, a bin without positives would gain without end by falling below 0.
+    """
+    inside = values.clamp(least, 1.0)
+    return inside.log() + (values - inside).clamp_max(0.0) / least
 
 
 def log_loss_from_probabilities(
