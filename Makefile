@@ -10,7 +10,7 @@ LOCKED := install --require-hashes --no-deps --no-build-isolation
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-core test-numerics soak system lint docs paper bench bench-full lock audit sbom clean
+.PHONY: help demo test test-all test-core test-numerics soak system lint docs paper paper-results bench bench-full lock audit sbom clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -81,6 +81,17 @@ docs: $(STAMPS)/docs ## build the documentation site into site/, warnings being 
 paper: $(STAMPS)/test ## run the study of the paper in its full form into build/paper; goes on where it was (hours)
 	@$(BIN)/python -m reproduction headline --scale 1 --seeds 1 --resume --output build/paper/headline
 	@$(BIN)/python -m reproduction all --resume --output build/paper
+
+paper-results: $(STAMPS)/test ## run the forms that docs/reproduction.md has, and write its figures (an hour of one core)
+	@$(BIN)/python -m reproduction headline --quick --scale 1 --resume --output build/results
+	@$(BIN)/python -m reproduction performance --scale 1 --seeds 1 --resume --output build/results
+	@for study in datasets sir expressiveness; do $(BIN)/python -m reproduction $$study --resume --output build/results; done
+	@for study in auxiliary balance efficiency curves sensitivity overfitting; do \
+	$(BIN)/python -m reproduction $$study --quick --resume --output build/results; done
+	@cp build/results/*.md build/results/*.csv reproduction/results
+	@cp build/results/headline-bins.svg docs/images
+	@sed -i '/^!\[/d' reproduction/results/*.md
+	@$(BIN)/python -m reproduction.documentation
 
 bench: $(STAMPS)/test ## measure mcnet beside its peers on the same rows (minutes); writes benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks

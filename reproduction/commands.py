@@ -89,14 +89,14 @@ def _run(
 
     need_extra("networks", "the study of the paper")
     from mcnet.cli.run import Printer
-    from reproduction.settings import Settings
+    from reproduction.settings import FULL_SCALE, Settings
     from reproduction.sources import open_source
     from reproduction.study import run_studies
     from reproduction.trials import own_methods
 
     printer, folder = Printer(quiet=quiet), Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    size = scale if scale is not None else 0.02 if quick else 0.2
+    size = scale if scale is not None else 0.02 if quick else FULL_SCALE
     with printer.steps("paper") as step:
         given: dict[str, Any] = {"work": folder / "rows", "field": field, "columns": columns, "progress": step}
         source = open_source(data, scale=size, scores=scores, **given)

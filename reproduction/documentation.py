@@ -1,6 +1,8 @@
 """The figures of `docs/reproduction.md`: written from the pages of committed results, never by hand.
 
-`python -m reproduction.documentation` writes every block from `<!-- PAPER: … -->` to `<!-- END -->` anew. A block is
+`python -m reproduction.documentation` writes every block from `<!-- PAPER: … -->` to `<!-- END -->` anew.
+
+A block whose page is not among the results says so. The kinds are
 
 - `runs`: when and on what each page was run;
 - `found PAGE [PHRASE]`: what a page says under *Here*, or those of its sentences that have the phrase;
@@ -17,7 +19,7 @@ __all__ = ["documentation", "page_table"]
 RESULTS = Path(__file__).parent / "results"
 DOCUMENT = RESULTS.parents[1] / "docs" / "reproduction.md"
 
-_BLOCK = re.compile(r"(<!-- PAPER: (\w+) ?(.*?) -->\n).*?(<!-- END -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- PAPER: (\w+)(?: ([^\n]*))? -->\n).*?(<!-- END -->)", re.DOTALL)
 
 
 def documentation(text: str) -> str:
@@ -25,7 +27,11 @@ def documentation(text: str) -> str:
     kinds = {"runs": _runs, "found": _found, "notes": _notes, "table": _table, "tables": _tables}
 
     def block(match: re.Match[str]) -> str:
-        return f"{match[1]}{kinds[match[2]](match[3])}\n{match[4]}"
+        try:
+            written = kinds[match[2]](match[3] or "")
+        except FileNotFoundError as missing:
+            written = f"*There is no result of this yet: `python -m reproduction {Path(missing.filename).stem}`.*"
+        return f"{match[1]}{written}\n{match[4]}"
 
     return _BLOCK.sub(block, text)
 
@@ -47,10 +53,10 @@ def _page(name: str) -> str:
 
 def _runs(_: str) -> str:
     """Return a line per page: its form, its data, and when and on what it was run."""
-    lines = ["| study | form | run |", "|---|---|---|"]
+    lines = ["| study | form | data, and when and on what it was run |", "|---|---|---|"]
     for path in sorted(RESULTS.rglob("*.md")):
         page = path.read_text("utf-8")
-        setting = page.split("\n\n")[1]
+        setting = page.split("\n\n")[1].removeprefix("Data: ")
         form = "**quick**" if "Quick form; it changes" in page else "full"
         lines.append(f"| {path.relative_to(RESULTS).with_suffix('')} | {form} | {setting} |")
     return "\n".join(lines)

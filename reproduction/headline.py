@@ -258,10 +258,11 @@ def _finding(results: Results, anchors: dict[str, list[Trial]], ratio: float, pr
                 f"{max(test):.3f}"
             )
         sentences.append(f"From {START_WORDS[start]}, {'; '.join(parts)}.")
-    others = [(recipe, epochs, v) for (recipe, epochs), v in levels.items() if not (recipe.scale and not recipe.decay)]
+    last = max(epochs for _, epochs in levels)
+    others = [(r, v) for (r, epochs), v in levels.items() if epochs == last and (not r.scale or r.decay)]
     if others:
-        shown = (f"{_short(r)}, {e} epochs: {v.fitted:.3f} and {v.test:.3f}" for r, e, v in others)
-        sentences.append(f"Without exp(r), or with an L2 term (fitted and test PCOC): {'; '.join(shown)}.")
+        shown = "; ".join(f"{_short(r)}: {v.fitted:.3f} and {v.test:.3f}" for r, v in others)
+        sentences.append(f"Without exp(r), or with an L2 term, after {last} epochs (fitted and test PCOC): {shown}.")
     return sentences if printed is None else [*sentences, _nearest(levels, printed)]
 
 

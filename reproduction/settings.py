@@ -10,7 +10,10 @@ from reproduction.sources import Source
 if TYPE_CHECKING:
     from reproduction.trials import Contender
 
-__all__ = ["Settings"]
+__all__ = ["FULL_SCALE", "Settings"]
+
+FULL_SCALE = 0.2
+"""The scale of simulated rows in the full form, unless one is given."""
 
 
 @dataclass(frozen=True)

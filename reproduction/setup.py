@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reproduction.pages import Cell, Table
-from reproduction.settings import Settings
+from reproduction.settings import FULL_SCALE, Settings
 from reproduction.tasks import Task
 
 __all__ = ["SeenTasks", "listed", "quick_note"]
@@ -43,5 +43,6 @@ def quick_note(settings: Settings, *changes: str) -> tuple[str, ...]:
     """Return a note of what a quick run changed, if this is one."""
     if not settings.quick:
         return ()
-    usual = ["a smaller scale and fewer seeds (above)"] if settings.source.simulated else ["fewer seeds (above)"]
+    smaller = settings.source.simulated and settings.scale < FULL_SCALE
+    usual = ["a smaller scale and fewer seeds (above)" if smaller else "fewer seeds (above)"]
     return (f"Quick form; it changes: {'; '.join([*usual, *changes])}. Everything else is as in the full form.",)

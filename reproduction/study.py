@@ -48,7 +48,7 @@ def run_studies(names: Sequence[str], settings: Settings) -> dict[str, Path]:
             settings.tell(f"{name}: {kept} is there with the same data and seeds, and was not made again")
             written[name] = kept
             continue
-        start, busy = time.perf_counter(), time.process_time()
+        start = time.perf_counter()
         try:
             page = _study(name)(settings)
         except InputError as error:
@@ -57,19 +57,18 @@ def run_studies(names: Sequence[str], settings: Settings) -> dict[str, Path]:
                 raise
             skipped[name] = str(error)
             continue
-        setting = f"{settings.sentence()} {_circumstances(time.process_time() - busy)}"
-        written[name] = write_page(page, settings.out, setting)
+        written[name] = write_page(page, settings.out, f"{settings.sentence()} {_circumstances()}")
         pages.append((page, time.perf_counter() - start))
     if len(names) > 1:
         written["index"] = _write_index(pages, skipped, settings)
     return written
 
 
-def _circumstances(seconds: float) -> str:
-    """Return when and on what a study ran, and the CPU time it took."""
+def _circumstances() -> str:
+    """Return when and on what a study ran."""
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     machine = f"{platform.machine()}, {os.cpu_count()} cores{load}, Python {platform.python_version()}"
-    return f"Run on {date.today():%d %B %Y} ({machine}, mcnet {__version__}), {seconds / 60:.1f} min of CPU time."
+    return f"Run on {date.today():%d %B %Y} ({machine}, mcnet {__version__})."
 
 
 def _study(name: str) -> Callable[[Settings], Page]:

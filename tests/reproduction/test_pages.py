@@ -76,6 +76,7 @@ def test_figures_of_the_documentation_come_from_the_pages_of_results(tmp_path, m
         "found p two": "- two.",
         "found n/q": "- found",
         "notes p the note": "the note",
+        "found auxiliary": "There is no result of this yet: `python -m reproduction auxiliary`",
         "table p-t: Method; note": "| Method | note |\n| --- | --- |\n| a | x |\n| b | y |",
         "table p-t + n/q-t: Method; PCOC": "| b | 2.5000 |\n| a | 3.5000 |\n| b | – |",
         "tables PCOC: p-t = One; n/q-t = Two": "| One: PCOC | Two: PCOC |\n| --- | ---: | ---: |\n| a | 1.5000 | 3.5",
@@ -88,5 +89,7 @@ def test_figures_of_the_documentation_come_from_the_pages_of_results(tmp_path, m
         assert expected in written
         assert "99.9" not in written
         assert documentation.documentation(written) == written
+    two = "<!-- PAPER: runs -->\n<!-- END -->\nbetween\n<!-- PAPER: found p -->\n<!-- END -->"
+    assert "<!-- END -->\nbetween\n<!-- PAPER: found p -->" in documentation.documentation(two)
     with pytest.raises(LookupError, match="the results have no table p-none"):
         documentation.documentation("<!-- PAPER: table p-none -->\n<!-- END -->")

@@ -133,13 +133,14 @@ def test_the_headline_goes_on_where_an_interrupted_run_was(tmp_path, settings, m
     assert len(kept) == 3
     kept[0].write_text(kept[0].read_text().replace('"pcoc": 0', '"pcoc": 1'))  # damaged: trained again
     monkeypatch.setattr(headline, "follow_literal", follow)
-    resumed = study.run_studies(["headline"], told)["headline"].read_text()
+    resumed = study.run_studies(["headline"], told)["headline"].read_text().partition("**The paper")[2]
     assert notes == [
         "headline: 2 of 9 trainings were finished by an earlier run on the same rows and settings, and were not run "
         f"again; to train them again, delete {tmp_path / 'out' / 'headline-trainings'}"
     ]
     fresh = Settings(settings.source, tmp_path / "fresh", seeds=1, quick=True, scale=0.004)
-    assert study.run_studies(["headline"], fresh)["headline"].read_text() == resumed
+    again = study.run_studies(["headline"], fresh)["headline"].read_text()
+    assert again.partition("**The paper")[2] == resumed  # before it stands when the page was made
 
 
 def test_a_kept_training_is_for_the_same_rows_recipe_and_epochs(tmp_path, settings):
