@@ -90,7 +90,10 @@ def _table(wanted: str) -> str:
 
 def _tables(wanted: str) -> str:
     columns, _, tables = wanted.partition(": ")
-    titled = dict(reversed(table.split(" = ")) for table in tables.split("; "))  # type: ignore[arg-type]
+    titled: dict[str, str] = {}
+    for table in tables.split("; "):
+        name, _, title = table.partition(" = ")
+        titled[title] = name
     first = page_table(next(iter(titled.values())))[0][0]
     cells = [_columns(name, f"{first}; {columns}") for name in titled.values()]
     headings = [first, *(f"{title}: {column}" for title in titled for column in columns.split("; "))]
