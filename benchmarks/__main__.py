@@ -14,6 +14,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 PARTS = {
     "real": ("real data against the peers", True),
     "fields": ("real data with one, two and four fields, against the peers with the same columns", True),
+    "noise_columns": ("columns of noise beside the fields of real data: what they cost", True),
     "money": ("money on real auctions, and on calibrated scores", True),
     "quality": ("distance to the known truth against the peers", True),
     "which_method": ("the distance to the known truth by positives and field values", True),
