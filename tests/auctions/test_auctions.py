@@ -275,6 +275,7 @@ def test_the_command_replays_scores_models_and_methods(log, tmp_path, capsys):
     figures = found["models"]["scores"]
     assert [figures[key] for key in ("won", "spend", "positives", "surplus")] == pytest.approx(expected)
     assert "Surplus against a bid multiplier" in page.read_text(encoding="utf-8")
+    assert "model was fitted on these very rows" in err
     # A model remembers its columns; a number is a value, too.
     code, out, err = called(
         capsys, "value", log, "--model", model, *prices, "1", "--time", "day", "--every", "1", "--budget", "9"

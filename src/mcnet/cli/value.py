@@ -89,6 +89,7 @@ def value(
       mcnet value log.parquet --score pctr --label click --field country \\
           --price paid --price-per 1000 --value 0.8 --model model.json
     """
+    from mcnet._shared.messages import warn
     from mcnet.auctions import TRUTH, check_rules, replay
     from mcnet.cli.sources import check_output, load_model, remembered_negatives, source_of, value_number
     from mcnet.rows.derived import source_column
@@ -140,6 +141,8 @@ def value(
     for name, each in loaded.items():
         inside = {f: rows[source_column(f)] for f in each.needed_fields} or None
         chances[name] = each.predict(scores, field=inside, score_type=spec.score_type)
+        if each.provenance.get("rows") == len(rows) and each.provenance.get("positives") == rows[spec.label].sum():
+            warn(f"{name} was fitted on these very rows, it seems: a replay flatters it; replay rows of other auctions")
     periods = None if time is None else _cut(rows[time], every or "1d")
     edges = read_options().edges  # those of the models
     found = replay(

@@ -227,64 +227,47 @@ def draw_timeline(
     hover : how numbers are written, as Plotly has it.
     height : in pixels.
     """
-    indices, x_axis, shown = period_places(timeline.periods)
-    kept = [index for index, keep in enumerate(shown) if keep]
-    x = [indices[index] for index in kept]
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": name,
-            "x": x,
-            "y": numbers(values[kept], _DIGITS),
-            "text": [timeline.periods[index] for index in kept],
-            "line": {"color": colour, "width": _MAIN_WIDTH if name in main else _OTHER_WIDTH},
-            "hovertemplate": f"<b>%{{text}}</b>, {name}<br>%{{y:{hover}}}<extra></extra>",
-        }
-        for name, values, colour in zip(timeline.series, timeline.values, _colours(len(timeline.series)), strict=True)
-    ]
+    traces, x_axis = _series_lines(timeline, hover)
+    for trace in traces:
+        trace["line"]["width"] = _MAIN_WIDTH if trace["name"] in main else _OTHER_WIDTH
+    x = traces[0]["x"] if traces else []
     if zero and x:
         traces.append(reference_line([x[0], x[-1]], [0.0, 0.0]))
     ends = span([timeline.values], logarithmic=logarithmic)
-    return {
-        "data": traces,
-        "layout": layout(
-            height,
-            xaxis=axis("", **x_axis),
-            yaxis=axis(title, logarithmic=logarithmic, range=ends, tickformat="~g"),
-            **_legend_below(len(timeline.series)),
-        ),
-    }
+    y_axis = axis(title, logarithmic=logarithmic, range=ends, tickformat="~g")
+    more = _legend_below(len(timeline.series))
+    return {"data": traces, "layout": layout(height, xaxis=axis("", **x_axis), yaxis=y_axis, **more)}
 
 
 def draw_shares(timeline: Timeline, title: str, *, height: int = 340) -> Spec:
     """Draw series that add up as areas on top of one another."""
+    traces, x_axis = _series_lines(timeline, ".2f")
+    for trace in traces:
+        colour = trace["line"]["color"]
+        trace |= {"stackgroup": "shares", "fillcolor": translucent(colour, _AREA_OPACITY)}
+        trace["line"]["width"] = 0.5
+    more = {"yaxis": axis(title, rangemode="tozero"), **_legend_below(len(timeline.series))}
+    return {"data": traces, "layout": layout(height, xaxis=axis("", **x_axis), **more)}
+
+
+def _series_lines(timeline: Timeline, hover: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return a line per series over the periods that have a place in time, without widths, and the axis of periods."""
     indices, x_axis, shown = period_places(timeline.periods)
     kept = [index for index, keep in enumerate(shown) if keep]
-    traces = [
+    lines = [
         {
             "type": "scatter",
             "mode": "lines",
             "name": name,
-            "stackgroup": "shares",
             "x": [indices[index] for index in kept],
             "y": numbers(values[kept], _DIGITS),
             "text": [timeline.periods[index] for index in kept],
-            "line": {"color": colour, "width": 0.5},
-            "fillcolor": translucent(colour, _AREA_OPACITY),
-            "hovertemplate": f"<b>%{{text}}</b>, {name}<br>%{{y:.2f}}<extra></extra>",
+            "line": {"color": colour},
+            "hovertemplate": f"<b>%{{text}}</b>, {name}<br>%{{y:{hover}}}<extra></extra>",
         }
         for name, values, colour in zip(timeline.series, timeline.values, _colours(len(timeline.series)), strict=True)
     ]
-    return {
-        "data": traces,
-        "layout": layout(
-            height,
-            xaxis=axis("", **x_axis),
-            yaxis=axis(title, rangemode="tozero"),
-            **_legend_below(len(timeline.series)),
-        ),
-    }
+    return lines, x_axis
 
 
 def _colours(number: int) -> list[str]:
