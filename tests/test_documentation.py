@@ -187,7 +187,8 @@ def reader_s_logs(folder):
     for name in ("logs/monday.parquet", "logs/tuesday.parquet", "today.parquet"):
         rows = simulate(500, fields={"country": country}, rate=0.2, seed=len(name))
         hours = pl.lit(datetime(2026, 11, 16)) + pl.duration(hours=pl.int_range(pl.len()) // 60)
-        rows.frame().select("country", pctr="score", click="label", ts=hours).write_parquet(folder / name)
+        money = {"bid": pl.lit(2.5), "paid": pl.int_range(pl.len()) % 7 * 0.1}
+        rows.frame().select("country", pctr="score", click="label", ts=hours, **money).write_parquet(folder / name)
 
 
 def test_the_first_page_writes_no_file_that_the_readme_has_written():
