@@ -3,15 +3,19 @@
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import mcnet
+from mcnet._shared.arrays import PROBABILITY_FLOOR, SCORE_FLOOR
 from mcnet.calibrators import methods as registry
+from mcnet.calibrators import parametric
 from mcnet.calibrators.base import Calibrator, constant_rate
 from mcnet.calibrators.methods import calibrator_class
 from mcnet.curves.curves import Curves
+from mcnet.metrics.scores import CLIP
 
 
 class Rate(Calibrator):
@@ -112,3 +116,11 @@ def test_names_of_a_comparison_can_be_asked_for(monkeypatch):
 @pytest.mark.networks
 def test_mcnet_without_the_field_has_a_name_of_its_own():
     assert mcnet.calibrator("mcnet-none").get_params()["field_aware"] is False
+
+
+def test_the_page_of_methods_has_the_floors_and_the_ridge_of_the_code():
+    page = " ".join((Path(__file__).parents[2] / "docs" / "methods.md").read_text("utf-8").split())
+    assert f"Scores are clipped to [{SCORE_FLOOR:.0e}".replace("e-0", "e-") in page
+    assert f"inside [{PROBABILITY_FLOOR:.0e}, 1 − {PROBABILITY_FLOOR:.0e}]" in page
+    assert f"the metric clips at {CLIP:.0e}" in page
+    assert f"a ridge of {parametric._RIDGE:.0e} per row" in page
