@@ -14,6 +14,7 @@ from mcnet.errors import InputError
 from mcnet.export import export_model
 from mcnet.export.sql import sql_text
 from mcnet.model.apply import UnseenValues, apply_to_files
+from mcnet.model.drawing import model_facts
 
 
 def test_of_many_fields_the_pairs_that_interact_are_chosen():
@@ -174,6 +175,8 @@ def test_a_field_that_was_left_out_may_be_given_or_not(tmp_path):
         needed = {name: columns[name] for name in names if name != "n"}
         assert model.needed_fields == tuple(needed)
         assert model.fields == names
+        assert dict(model_facts(model))["left out"].startswith("n: no more than chance")
+        assert " × n" not in repr(model)
         few = slice(0, 500)
         both = {name: column[few] for name, column in given.items()}
         whole = model.predict(score[few], both)

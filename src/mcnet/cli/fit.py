@@ -75,6 +75,9 @@ def fit(
     for name, number in model.provenance.get("pooled_values", {}).items():
         known = len(model.contexts.values[model.fields.index(name)])
         printer.note(f"{number:,} of {known:,} values of {name} have too few rows for their own curve: pooled")
+    for name, values in zip(model.fields, model.contexts.values, strict=True):
+        if len(values) == 1 and len(sketch.contexts) == 1:
+            printer.note(f"the field {name} has one value in all rows, and so tells nothing")
     for name in model.provenance.get("left_out_fields", []):
         printer.note(f"the field {name} adds nothing to the others: left out")
     printer.result({"output": output, "method": model.method, **model.provenance})

@@ -1,6 +1,6 @@
 """Draw a model: lines of its curves as plain numbers, and cards for a notebook."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,12 +125,13 @@ def model_card(model: "CalibrationModel") -> str:
 def model_facts(model: "CalibrationModel") -> list[tuple[str, str]]:
     """Return what a model is and what it was fitted on, as pairs of words: a term and what is known."""
     history = model.provenance
-    fields = [_field_words(*field) for field in zip(model.fields, model.contexts.values, strict=True)]
-    facts = [
-        ("fields", " × ".join(fields) or "none"),
-        ("curves", model.described_curves()),
-        ("order", _order_words(model)),
-    ]
+    named = zip(model.fields, model.contexts.values, strict=True)
+    fields = [f"{name} ({counted(len(values), 'value')})" for name, values in named if name in model.needed_fields]
+    useless = [name for name in model.fields if name not in model.needed_fields]
+    facts = [("fields", " × ".join(fields) or "none")]
+    if useless:
+        facts.append(("left out", f"{', '.join(useless)}: no more than chance; rows may have the column or not"))
+    facts += [("curves", model.described_curves()), ("order", _order_words(model))]
     if history.get("rows"):
         rows = [counted(history["rows"], "row")]
         if history.get("weight") not in (None, history["rows"]):
@@ -167,6 +168,8 @@ def contribution_tables(model: "CalibrationModel") -> tuple[list[tuple[str, ...]
     fields: list[tuple[str, ...]] = [("field", "values", "log-loss without it", "it saves", "own rows", "prior")]
     values: list[tuple[str, ...]] = [("strongest values", "rows", "odds times", "own rows", "prior")]
     for line in known:
+        if line["field"] not in model.needed_fields:
+            continue
         without, saved, own = line["log_loss"] + line["log_loss_saved"], line["log_loss_saved"], line["own"]
         shares = f"{own:.0%}", f"{1.0 - own:.0%}"
         fields.append((line["field"], count(line["values"]), f"{without:.5f}", f"{saved:+.5f}", *shares))
@@ -191,11 +194,6 @@ def _order_words(model: "CalibrationModel") -> str:
         return "not guaranteed"
     where = "kept within each context" if model.fields else "kept"
     return f"{where}: a higher score never gets a lower probability"
-
-
-def _field_words(name: str, values: Sequence[str | None]) -> str:
-    """Return a field and how many values it has, in words."""
-    return f"{name} ({counted(len(values), 'value')})"
 
 
 _USUAL = {"score_type": "probability", "negatives_kept": 1.0}

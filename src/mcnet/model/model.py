@@ -520,7 +520,7 @@ class CalibrationModel:
     def __repr__(self) -> str:
         knots = counted(len(self.curves.probabilities), "knot")
         if self.sums_up:
-            return f"CalibrationModel({self.method}, {' × '.join(self.fields)}: {self.described_curves()})"
+            return f"CalibrationModel({self.method}, {' × '.join(self.needed_fields)}: {self.described_curves()})"
         return f"CalibrationModel({self.method}, {self.contexts.described()}, {knots})"
 
     def described_curves(self) -> str:

@@ -301,7 +301,7 @@ class Contexts:
 
     def described(self) -> str:
         """Return how many contexts of which fields there are, in words."""
-        return f"{counted(len(self), 'context')} of {' × '.join(self.names)}" if self.names else "no field"
+        return f"{counted(len(self), 'context')} of {' × '.join(self.needed)}" if self.names else "no field"
 
     def labels(self) -> list[str]:
         """Return a short name of each context for people.
@@ -316,7 +316,8 @@ class Contexts:
         if not self.names:
             return ["all"]
         shown = [[MISSING_LABEL if v is None else v or '""' for v in known] + ["(any)"] for known in self.values]
-        return [" / ".join(shown[f][code] for f, code in enumerate(row)) for row in self.table.tolist()]
+        fields = [f for f, name in enumerate(self.names) if name in self.needed]
+        return [" / ".join(shown[f][row[f]] for f in fields) for row in self.table.tolist()]
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
