@@ -126,7 +126,10 @@ def small_fits() -> Iterator[SmallFit]:
 
 
 def main(full: bool = False) -> None:
-    """Fit every method on every draw, and those of our own again in a resumed run; quick is without the peers."""
+    """Fit every method on every draw, and those of our own again in a resumed run.
+
+    The quick form is without the peers, in a section of its own.
+    """
     fits = list(small_fits())
     jobs = []
     for index, small in enumerate(fits):
@@ -142,14 +145,14 @@ def main(full: bool = False) -> None:
     def save() -> None:
         answered = [job for job in jobs if job.answer]
         if len(answered) == len(jobs):
-            report.keep("do_no_harm", _section(fits, jobs), full, [job.plain() for job in answered])
+            report.keep("do_no_harm", _section(fits, jobs, full), full, [job.plain() for job in answered])
 
     recall([job for job in jobs if job.peer != "mcnet"], report.KEPT / "do_no_harm.json")
     run([job for job in jobs if not job.answer], LIMIT, judge)
     save()
 
 
-def _section(fits: list[SmallFit], jobs: list[Job]) -> str:
+def _section(fits: list[SmallFit], jobs: list[Job], full: bool) -> str:
     columns: dict[str, np.ndarray] = {}
     for job in jobs:
         column = columns.setdefault(job.name, np.full(len(fits), np.nan))
@@ -169,7 +172,8 @@ def _section(fits: list[SmallFit], jobs: list[Job]) -> str:
         )
     head = ["method", "fits", "worse than raw", "worse by over 10⁻⁵", "mean × 10⁻⁵", "worst × 10⁻⁵"]
     left_out = f"Without any figure: {', '.join(failed)}.\n\n" if failed else ""
-    return f"""## Do no harm: small fits
+    title = "small fits" if full else "our own methods"
+    return f"""## Do no harm: {title}
 
 {len(fits)} small fits of {POSITIVES[0]} to {POSITIVES[-1]} positives, with and without a field, {DRAWS} draws each; the
 simulator's base scores go from perfectly calibrated to badly wrong. The figure is the log-loss on other rows (at most

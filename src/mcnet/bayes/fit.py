@@ -198,7 +198,8 @@ def _alike(full: Maximum, iterations: int) -> Maximum:
 
     The strengths stay as they were learnt.
     """
-    table, shapes, strengths = full.posterior.table, full.posterior.shapes, full.posterior.strengths
+    table, strengths = full.posterior.table, full.posterior.strengths
+    shapes = full.posterior.shapes.smoothest(0)  # bends of values would cost time, and nothing uses them
     without = Incidence(np.empty((len(full.posterior.incidence.codes), 0), dtype=np.int64), [])
     strengths = replace(strengths, values=(), expected=())
     posterior = Posterior(table, shapes, without, strengths)
