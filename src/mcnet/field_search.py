@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from mcnet._shared.arrays import CodeArray, FloatArray, ScoreType, logit, sigmoid, sums_by
 from mcnet.errors import InputError
-from mcnet.rows.candidates import Candidate, RowSample, candidate_fields
+from mcnet.rows.candidates import Candidate, RowSample, candidate_fields, outcome_warning
 from mcnet.rows.columns import labels_column, restore_negatives, scores_column, weights_column
 from mcnet.rows.contexts import distinct_combinations
 from mcnet.rows.derived import CLOCK
@@ -109,19 +109,6 @@ def _gain_of(made: FieldColumn, stands: FloatArray) -> FieldGain:
     counts = np.bincount(codes, weights=stands)
     rare = float(counts[counts < _RARE_ROWS].sum() / max(float(counts.sum()), 1.0))
     return FieldGain(made.name, len(seen), rare, codes=codes.astype(np.int32))
-
-
-def _looks_like_an_outcome(missing: NDArray[np.bool_], y: FloatArray, w: FloatArray) -> str | None:
-    """Return the warning that a column is filled for positives alone; None if it is not."""
-    positives, negatives = float(np.sum(w * y)), float(np.sum(w * (1.0 - y)))
-    filled = w * ~missing
-    among_positives = float(np.sum(filled * y)) / max(positives, 1e-300)
-    among_negatives = float(np.sum(filled * (1.0 - y))) / max(negatives, 1e-300)
-    if among_positives > 0.5 and among_negatives < 0.01:
-        return "looks like an outcome: it is filled for positives alone"
-    if among_negatives > 0.5 and among_positives < 0.01:
-        return "looks like an outcome: it is filled for negatives alone"
-    return None
 
 
 # The additive model: terms of offsets (and slopes) per value, each with a variance that is learnt.
@@ -347,15 +334,18 @@ class FieldSearch:
             lines.append(
                 (one.name, f"{one.values:,}", f"{one.rare:.1%}", number(one.gain), number(one.added), interval, mark)
             )
-        sample = "" if self.sampled == self.rows else f", a sample of {self.sampled:,} of {self.rows:,} rows"
-        left = [f"left out: {name} {why}" for name, why in self.left_out.items()]
+        sample = "" if self.sampled == self.rows else f" Searched: a sample of {self.sampled:,} of {self.rows:,} rows."
+        reasons: dict[str, list[str]] = {}
+        for name, why in self.left_out.items():
+            reasons.setdefault(why, []).append(name)
+        left = [f"left out: {', '.join(names)} ({why})" for why, names in reasons.items()]
         chosen = " ".join(f"--field {name}" for name in self.fields) or "no field"
         return "\n".join(
             [
                 aligned(lines),
                 "",
                 f"Log-loss {self.base_log_loss:.5f} without fields, {self.log_loss:.5f} with those chosen: {chosen}",
-                f"Judged on {self.held_back}{sample}. Intervals (95 %) allow for the number of columns tried.",
+                f"Judged on {self.held_back}.{sample} Intervals (95 %) allow for the number of columns tried.",
                 *left,
                 KNOWN_AT_SERVING,
             ]
@@ -481,14 +471,14 @@ def search_rows(
             left_out[candidate.name] = "one value"
             continue
         if None in made.values:
-            one.warning = _looks_like_an_outcome(made.codes == made.values.index(None), y, w)
+            one.warning = outcome_warning(made.codes == made.values.index(None), y, w)
         if one.values > _MOST_VALUES or one.values * _LEAST_ROWS_PER_VALUE > len(y):
             left_out[candidate.name] = f"{one.values:,} values in {len(y):,} rows: nearly unique"
             continue
         gains.append(one)
     search = _Search(rows, gains, blocks, progress or (lambda _: None))
     search.run()
-    held = "rows held back at random, a quarter at a time; --time holds back spans of time"
+    held = "rows held back at random, a quarter at a time (--time holds back spans of time)"
     return FieldSearch(
         tuple(one.name for one in search.chosen),
         tuple(sorted(gains, key=lambda one: (one.chosen or 99, -(one.added or 0.0), one.name))),

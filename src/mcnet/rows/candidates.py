@@ -181,6 +181,19 @@ def candidate_fields(sample: "pl.DataFrame", left_out: Collection[str] = ()) -> 
     return found, others
 
 
+def outcome_warning(missing: NDArray[np.bool_], y: FloatArray, w: FloatArray) -> str | None:
+    """Return the warning that a column is filled for positives alone; None if it is not."""
+    positives, negatives = float(np.sum(w * y)), float(np.sum(w * (1.0 - y)))
+    filled = w * ~missing
+    among_positives = float(np.sum(filled * y)) / max(positives, 1e-300)
+    among_negatives = float(np.sum(filled * (1.0 - y))) / max(negatives, 1e-300)
+    if among_positives > 0.5 and among_negatives < 0.01:
+        return "looks like an outcome: it is filled for positives alone"
+    if among_negatives > 0.5 and among_positives < 0.01:
+        return "looks like an outcome: it is filled for negatives alone"
+    return None
+
+
 def _cuts(column: "pl.Series") -> Iterator[Candidate | str]:
     """Yield the candidates of a column, or why there is none."""
     import polars as pl
