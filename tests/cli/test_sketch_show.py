@@ -3,7 +3,7 @@ import json
 import numpy as np
 
 import mcnet as library
-from mcnet.rows.dialects import DIALECTS
+from mcnet.rows.sql_dialects import DIALECTS
 
 
 def test_merged_parts_equal_the_whole(mcnet, frame, log, columns, tmp_path):

@@ -20,7 +20,7 @@ from mcnet.export.targets import export_model
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_document, model_text
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.dialects import DIALECTS
+from mcnet.rows.sql_dialects import DIALECTS
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-std=c99")
 

@@ -16,7 +16,7 @@ from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_document
 from mcnet.rows.column_types import COLUMN_TYPES
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.dialects import DIALECTS
+from mcnet.rows.sql_dialects import DIALECTS
 
 FORMS = ("case", "tables")
 

@@ -8,7 +8,7 @@ import pytest
 
 import mcnet
 from mcnet._shared.arrays import SCORE_FLOOR
-from mcnet.rows.dialects import DIALECTS
+from mcnet.rows.sql_dialects import DIALECTS
 from mcnet.sketch.grid import POSITION_UNITS, make_grid
 from mcnet.sketch.query_cells import LOGIT_RAISE, ROOT_LIMIT, root_lines
 

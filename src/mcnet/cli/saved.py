@@ -12,7 +12,7 @@ from mcnet.cli import options
 from mcnet.cli.run import Printer, file_size
 from mcnet.cli.run import table as text_table
 from mcnet.errors import InputError
-from mcnet.rows.dialects import DIALECTS
+from mcnet.rows.sql_dialects import DIALECTS
 
 if TYPE_CHECKING:
     from mcnet.cli.sources import RowSource

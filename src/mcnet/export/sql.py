@@ -27,8 +27,8 @@ from mcnet.export.sql_fields import FieldKeys, digit_cases, digit_joins, key_lit
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.derived import derivation, source_column
-from mcnet.rows.dialects import Dialect, dialect_named
 from mcnet.rows.fields import Edges
+from mcnet.rows.sql_dialects import Dialect, dialect_named
 
 # The SELECT form: the whole model as one expression of nested CASEs.
 

@@ -10,8 +10,8 @@ from math import isfinite
 from mcnet.errors import NotSupportedError
 from mcnet.export.pieces import ContextMap
 from mcnet.rows.column_types import COLUMN_TYPES
-from mcnet.rows.dialects import Dialect, name_parts
 from mcnet.rows.fields import field_text
+from mcnet.rows.sql_dialects import Dialect, name_parts
 
 _DECIMAL = re.compile("-?([0-9]{1,1000}([.][0-9]{1,1000})?(e-[0-9]{2,4})?|inf)")
 

@@ -33,9 +33,9 @@ from mcnet.store.journal import Journal
 from mcnet.store.state import FILES, MONITOR, REFUSED, SUSPECT, LoopState
 from mcnet.store.store import Head, Lease, Store
 from mcnet.store.versions import Registry, Version, now
-from mcnet.tracking.look import Suspect
 from mcnet.tracking.memories import BAYES, check_method
 from mcnet.tracking.monitor import Alarm
+from mcnet.tracking.suspect import Suspect
 
 __all__ = ["Update", "record_failed_run", "update"]
 

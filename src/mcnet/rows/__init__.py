@@ -8,6 +8,6 @@
   `csv_files`: what a format without types needs.
 - `candidates`: which columns of a log may be fields, and how each is cut.
 - `periods`: timestamps cut to hours, days or steps, and the names of periods.
-- `features`: features as a network takes them. `dialects`: what SQL engines write
+- `features`: features as a network takes them. `sql_dialects`: what SQL engines write
   differently. `column_types`: how a query tells the type of a column.
 """

@@ -8,10 +8,10 @@ from typing import Any
 
 from mcnet.errors import InputError, McnetError
 from mcnet.rows.derived import DEFAULT_BINS, number_fields, source_column
-from mcnet.rows.dialects import DIALECTS, Dialect, dialect_named
 from mcnet.rows.fields import is_lazy, is_table
 from mcnet.rows.locations import read_options
 from mcnet.rows.spec import RowSpec
+from mcnet.rows.sql_dialects import DIALECTS, Dialect, dialect_named
 from mcnet.sketch.query import fetched_columns, query_spec, table_query, timestamp_columns
 from mcnet.sketch.sketch import Sketch
 

@@ -15,10 +15,10 @@ from mcnet.rows.column_types import COLUMN_TYPES
 from mcnet.rows.columns import as_floats
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.derived import derivation, edges_of, number_fields, source_column
-from mcnet.rows.dialects import Dialect, dialect_named
 from mcnet.rows.fields import column_names, field_columns, is_lazy, is_table
 from mcnet.rows.logs import expand_paths, open_log, readable, source_name, unchanged_files
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_folds, field_names
+from mcnet.rows.sql_dialects import Dialect, dialect_named
 from mcnet.sketch.build import warn_of_mistakes
 from mcnet.sketch.grid import Cells, LogitGrid, make_grid
 from mcnet.sketch.query_cells import CellSearch, EdgeList, root_lines

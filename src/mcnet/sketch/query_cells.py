@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, IntArray
-from mcnet.rows.dialects import Dialect
+from mcnet.rows.sql_dialects import Dialect
 from mcnet.sketch.grid import POSITION_UNITS, LogitGrid
 from mcnet.sketch.query_rows import HIGHEST_SCORES, LOWEST_SCORES, OWN, PROBLEMS, WITHOUT_WEIGHT, RowColumns
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from mcnet.errors import Advice, FileFormatError, InputError
 from mcnet.rows.columns import LOGITS_ADVICE, NEGATIVE_VALUE_ADVICE, VALUE_ADVICE
 from mcnet.rows.derived import check_edges, derivation, source_column
-from mcnet.rows.dialects import Dialect, name_parts
 from mcnet.rows.periods import truncation_unit
 from mcnet.rows.spec import MOST_FOLDS, RowSpec
+from mcnet.rows.sql_dialects import Dialect, name_parts
 from mcnet.sketch.grid import VALUE_UNITS
 
 # What a sketch query returns: the names of its columns, what it says of itself, and the numbers of unusable rows.

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from mcnet._shared.arrays import FloatArray, ScoreType
 from mcnet.errors import InputError
 from mcnet.rows.derived import DEFAULT_BINS, edges_of, number_fields, source_column
-from mcnet.rows.dialects import dialect_named
 from mcnet.rows.fields import Edges
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
+from mcnet.rows.sql_dialects import dialect_named
 from mcnet.sketch.query import grid_arrays, query_spec, query_text, timestamp_columns
 from mcnet.sketch.query_cells import EdgeList
 from mcnet.sketch.query_rows import ABOUT, MARKS, spec_text

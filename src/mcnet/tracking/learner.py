@@ -35,8 +35,17 @@ from mcnet.tracking.forecast import (
     prior_belief,
     widened_belief,
 )
-from mcnet.tracking.look import Look, Measured, Suspect, measured
-from mcnet.tracking.memories import SMALLEST_FADING, EffectVariance, Memory, Seasons, coarse, season_lengths
+from mcnet.tracking.memories import (
+    MEMORY_RATIO,
+    SHORTEST_MEMORIES,
+    SMALLEST_FADING,
+    EffectVariance,
+    Memory,
+    Seasons,
+    coarse,
+    season_lengths,
+)
+from mcnet.tracking.suspect import Look, Measured, Suspect, measured
 from mcnet.tracking.value_changes import FOLLOWED, LevelChanges, ValueChanges
 from mcnet.version import __version__
 
@@ -135,10 +144,6 @@ class Clock:
 
 # The state of a tracker, and its update by a period: judge the forecast, learn the rows, forecast again.
 
-SHORTEST_MEMORIES = (0.5, 2.0, 8.0, 32.0)
-"""Half-lives in periods; longer ones come as the stream grows."""
-MEMORY_RATIO = 4.0
-"""How much longer each memory is than the one before."""
 LEVEL_MEMORIES = 3
 """This many of the shortest memories are also followed by the level alone, on the curves of everything."""
 LEVEL_VARIANCE = 1.0

@@ -23,6 +23,11 @@ from mcnet.sketch.grid import POSITION_UNITS, Cells, LogitGrid, make_grid
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import value_order_of
 
+SHORTEST_MEMORIES = (0.5, 2.0, 8.0, 32.0)
+"""Half-lives in periods; longer ones come as the stream grows."""
+MEMORY_RATIO = 4.0
+"""How much longer each memory is than the one before."""
+
 # Seasons: how the level of a period differs with its place in the day and in the week.
 
 NUMBER_OF_SEASONS = 2

@@ -20,8 +20,8 @@ from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.forecast import APART, Forecast
 from mcnet.tracking.learner import SERVED, Learner
-from mcnet.tracking.look import Suspect
 from mcnet.tracking.memories import BAYES, RESOLUTION, check_method
+from mcnet.tracking.suspect import Suspect
 from mcnet.tracking.value_changes import UNCONFIRMED, twins_of
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.store.entries import sketch_digest
 from mcnet.tracking.forecast import APART, LEVEL_CHANGE, Forecast, Stack, divided_belief, widened_belief
 from mcnet.tracking.learner import Clock, Judgement, Learner
-from mcnet.tracking.look import Look
 from mcnet.tracking.memories import EffectVariance, Expert, Memory, Seasons, expert_from_state
+from mcnet.tracking.suspect import Look
 from mcnet.tracking.value_changes import LevelChanges, ValueChanges
 
 DOCUMENT = "tracker.json"

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, logit
 
 import mcnet
-from mcnet.tracking.look import LEAST_PERIODS, Counts, Look, Measured
+from mcnet.tracking.suspect import LEAST_PERIODS, Counts, Look, Measured
 
 ROWS, CLEAN = 3_000, LEAST_PERIODS + 2
 SCORES = expit(np.linspace(-5.0, 0.0, 40))
