@@ -10,5 +10,6 @@
   it was. `with_features`: the auxiliary network without early stopping.
 - Rows: `impressions` (simulated, shaped like those of the paper), `aliexpress` (as published); `base_predictor`,
   `real`: scores from features, for real rows.
-- `published`: the figures that the paper prints. `plots`: the figures drawn.
+- `published`: the figures that the paper prints. `plots`: the figures drawn. `documentation`: the figures of the page
+  in docs, from committed results.
 """
