@@ -3,6 +3,7 @@
 import json
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -75,9 +76,9 @@ class _Taking(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
-        while self.server.slowly.wait(0.0):
+        while self.server.slowly.is_set():
             self.wfile.write(b"H")
-            self.server.slowly.wait(0.05)
+            time.sleep(0.05)
         self.send_response(self.server.status)
         self.send_header("Location", "/elsewhere")
         self.end_headers()
