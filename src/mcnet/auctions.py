@@ -135,6 +135,7 @@ class WonCheck:
     ratio : the former over the latter, with its interval (`low`, `high`): 1 if the margin does not matter. Rows are
         compared with those of the same field values and about the same probability alone (Mantel and Haenszel), since
         these may be off by themselves, and their prices differ.
+    share_won : of all auctions of the log, those that the bids win; near 1 in a log of winners alone.
     """
 
     barely: float
@@ -142,6 +143,7 @@ class WonCheck:
     ratio: float
     low: float
     high: float
+    share_won: float
 
     @property
     def warning(self) -> str | None:
@@ -152,6 +154,12 @@ class WonCheck:
         ends = sorted(abs(end - 1.0) for end in (self.low, self.high))
         off = f"{'over' if over else 'under'}-predicted by {abs(self.ratio - 1.0):.0%} ({ends[0]:.0%} … {ends[1]:.0%})"
         cost = "raised bids win more of them, at a loss" if over else "bids on rows that are nearly lost are too low"
+        if self.share_won < _SHARE_OF_A_LOG_OF_WINNERS:
+            return (
+                f"rows that these bids barely win are {off} against those they easily win with the same field values "
+                f"and scores: the market knows what the scores do not, and {cost}; do not calibrate on won rows alone, "
+                "or weigh them by the probability of winning (--propensity)"
+            )
         return (
             f"rows that you barely won are {off} against those easily won with the same field values and scores: you "
             f"calibrate on winners, which are not like all auctions, and {cost}; weigh rows by the probability of "
@@ -160,6 +168,8 @@ class WonCheck:
 
 
 _MARGIN_SCORE_BINS = 50
+_SHARE_OF_A_LOG_OF_WINNERS = 0.95
+"""Where the bids win less than this of a log, it has more than the auctions that they won."""
 
 
 def check_won_rows(
@@ -208,7 +218,8 @@ def check_won_rows(
     variance = (noise[:, 0] * share**2).sum() / easily**2 + (noise[:, 2] * (1.0 - share) ** 2).sum() / barely**2
     reach = float(np.exp(two_sided(level) * np.sqrt(variance)))
     pcoc = expected.sum(axis=0) / seen.sum(axis=0)
-    return WonCheck(float(pcoc[2]), float(pcoc[0]), ratio, ratio / reach, ratio * reach)
+    share_won = float(w.sum()) / (len(bids) if weight is None else float(weight.sum()))
+    return WonCheck(float(pcoc[2]), float(pcoc[0]), ratio, ratio / reach, ratio * reach, share_won)
 
 
 # The replay of several models on the same rows.

@@ -131,6 +131,20 @@ def test_the_check_of_won_rows_speaks_in_both_directions():
         assert words[1] in found.warning
 
 
+def test_a_log_with_lost_auctions_is_not_called_a_log_of_winners():
+    rng = np.random.default_rng(0)
+    p, price = np.full(80_000, 0.1), rng.uniform(0.0, 0.2, 80_000)
+    label = (rng.random(len(p)) < np.where(price > 0.05, 0.05, 0.1)).astype(float)
+    everything = check_won_rows(p, label, price, p)
+    winners = check_won_rows(*(column[price < p] for column in (p, label, price, p)))
+    assert everything.ratio == winners.ratio
+    assert everything.share_won == pytest.approx(0.5, abs=0.01)
+    assert winners.share_won == 1.0
+    assert "calibrate on winners" in winners.warning
+    assert "these bids barely win" in everything.warning
+    assert "calibrate on winners" not in everything.warning
+
+
 def test_fields_and_scores_that_are_off_by_themselves_are_no_trap():
     """Dear countries and high scores are over-predicted, whatever the margin: nothing depends on who wins."""
     alarms = 0

@@ -94,7 +94,7 @@ def _ready(entry: Entry, sketch: Sketch, shape: Shape | None) -> tuple[Entry, by
         own = sketch_shape(sketch)
         for what, here, there in zip(("fields", "resolution"), own, shape, strict=False):
             if here != there:
-                raise InputError(f"the {what} of these rows are {here}, those of the journal {there}; make both alike")
+                raise InputError(f"the {what} of these rows: {here}; of the journal: {there}; make both alike")
         for name, edges in own[2].items():
             refuse_other_edges(name, edges, shape[2].get(name))
     return entry, stored_bytes(sketch), sketch_shape(sketch)

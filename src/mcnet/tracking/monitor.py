@@ -36,7 +36,10 @@ _OVERALL, _SLOPE, _VALUES = 0.7, 0.07, 0.23
 """How the chance of a false alarm is shared out: to the level of all rows, their slope, and all field values."""
 
 
-_TRACKED = "the loop learns this; if the next versions are no better, check the labels and scores of these periods"
+_TRACKED = (
+    "the loop learns this from periods that are not suspect; if the next versions are no better, check the labels and "
+    "scores of these periods"
+)
 
 
 @dataclass(frozen=True)
