@@ -212,7 +212,8 @@ def check_won_rows(
     seen, expected, noise = (sums_by(cells, x, 3 * len(known)).reshape(-1, 3) for x in (w * y, w * p, w * w * y))
     share = np.divide(expected[:, 2], expected[:, 0] + expected[:, 2], out=np.zeros(len(known)), where=size > 1)
     easily, barely = float((seen[:, 0] * share).sum()), float((seen[:, 2] * (1.0 - share)).sum())
-    if not (seen.sum(axis=0) >= 5.0)[[0, 2]].all() or not (easily > 0.0 and barely > 0.0):
+    positives = np.bincount(third[y > 0.0], minlength=3)  # rows, whatever each stands for
+    if min(positives[0], positives[2]) < 5 or not (easily > 0.0 and barely > 0.0):
         return None
     ratio = easily / barely
     variance = (noise[:, 0] * share**2).sum() / easily**2 + (noise[:, 2] * (1.0 - share) ** 2).sum() / barely**2

@@ -170,21 +170,31 @@ def _evidence(z: FloatArray, y: FloatArray, w: FloatArray) -> FloatArray:
     return scaled
 
 
-def _line(x: FloatArray, y: FloatArray, w: FloatArray) -> FloatArray:
-    """Return the logits of a logistic regression on the score: what is off for all rows, no field shall gain by."""
-    z, (level, slope) = x, (0.0, 1.0)
-    for _ in range(_LINE_STEPS):
+def _line(x: FloatArray, y: FloatArray, w: FloatArray, level: float, slope: float) -> FloatArray:
+    """Return the logits of a logistic regression on the score: what is off for all rows, no field shall gain by.
+
+    `level` and `slope` are those of the scores as they are; these are returned if no step is better.
+    """
+    z = level + slope * x
+    best, least = z, np.inf
+    for _ in range(_LINE_STEPS + 1):
+        loss = float(w @ (np.logaddexp(0.0, z) - y * z))
+        if loss < least:
+            best, least = z, loss
         p = sigmoid(z)
         residual, curvature = w * (y - p), w * p * (1.0 - p)
         a, b, c = float(curvature.sum()), float(curvature @ x), float(curvature @ x**2)
         g, h = float(residual.sum()), float(residual @ x)
-        size = max(a * c - b * b, 1e-12 * max(a * c, 1e-300))
-        steps = np.clip([(c * g - b * h) / size, (a * h - b * g) / size], -1.0, 1.0)
+        size = a * c - b * b
+        if size > 1e-9 * a * c:
+            steps = np.clip([(c * g - b * h) / size, (a * h - b * g) / size], -1.0, 1.0)
+        else:  # one score for all rows has a level and no slope
+            steps = np.clip([g / max(a, 1e-300), 0.0], -1.0, 1.0)
         level, slope = level + float(steps[0]), slope + float(steps[1])
         z = level + slope * x
         if np.abs(steps).max() < 1e-6:
-            break
-    return z
+            return z
+    return best
 
 
 class _Rows:
@@ -195,8 +205,9 @@ class _Rows:
         z = logit(score)
         mean = float(np.average(z, weights=w))
         spread = float(np.sqrt(np.average((z - mean) ** 2, weights=w)))
-        self.x = (z - mean) / (spread or 1.0)
-        self.z = _line(self.x, y, w)
+        spread = spread if spread > 1e-9 else 1.0  # one score for all rows
+        self.x = (z - mean) / spread
+        self.z = _line(self.x, y, w, mean, spread)
         self.evidence = _evidence(self.z, y, w)
         edges = np.unique(np.quantile(z, np.linspace(0.0, 1.0, _SCORE_BINS + 1)[1:-1]))
         bins = np.searchsorted(edges, z, side="right").astype(np.int32)

@@ -191,6 +191,10 @@ def test_a_field_that_was_left_out_may_be_given_or_not(tmp_path):
             model.predict(score[few], {**parts, "m": columns["n"][few]})
         with pytest.raises(InputError, match="needed: a"):
             model.predict(score[few], {"n": columns["n"][few]})
+        pl.DataFrame({"score": score[few], **both}).write_parquet(tmp_path / "rows.parquet")
+        for order in (names, names[::-1]):  # by name, whatever their order
+            apply_to_files(model, tmp_path / "rows.parquet", tmp_path / "out.parquet", score="score", field=order)
+            assert np.array_equal(pl.read_parquet(tmp_path / "out.parquet")["calibrated"], whole)
         rows = pl.DataFrame({"score": score[few], **parts})
         rows.write_parquet(tmp_path / "rows.parquet")
         apply_to_files(model, tmp_path / "rows.parquet", tmp_path / "out.parquet", score="score")

@@ -6,7 +6,7 @@ import pytest
 
 import mcnet
 from mcnet.errors import InputError
-from mcnet.field_search import RowSample, learnt_variance
+from mcnet.field_search import RowSample, _Rows, learnt_variance
 
 
 def log(size: int = 20_000, seed: int = 3) -> pl.DataFrame:
@@ -62,6 +62,16 @@ def test_noise_earns_nothing_by_what_the_score_is_off():
         noise = pl.Series([f"n{code}" for code in random.integers(0, 3, size)])
         frame = pl.DataFrame({"p": 1.0 / (1.0 + np.exp(-z)), "y": y.astype(int), "noise": noise})
         assert mcnet.find_fields(frame, score="p", label="y").fields == ()
+
+
+def test_one_score_for_all_rows_leaves_the_level_to_the_labels_and_nothing_to_noise():
+    random = np.random.default_rng(6)
+    y = random.random(20_000) < 0.01
+    z = _Rows(np.full(len(y), 0.3), y * 1.0, np.ones(len(y)), []).z
+    np.testing.assert_allclose(z, np.log(y.mean() / (1.0 - y.mean())), atol=1e-3)
+    noise = pl.Series([f"n{code}" for code in random.integers(0, 30, len(y))])
+    frame = pl.DataFrame({"p": np.full(len(y), 0.3), "y": y.astype(int), "noise": noise})
+    assert mcnet.find_fields(frame, score="p", label="y").fields == ()
 
 
 def test_columns_that_look_like_outcomes_are_named_and_not_chosen(rows):

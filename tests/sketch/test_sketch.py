@@ -11,6 +11,7 @@ from mcnet.sketch import accumulate as accumulator
 from mcnet.sketch.accumulate import accumulate, accumulate_numpy
 from mcnet.sketch.grid import POSITION_UNITS, Cells, ExactGrid, LogitGrid, make_grid
 from mcnet.sketch.views import bin_of, equal_mass_cuts, equal_mass_edges
+from mcnet.tracking.memories import coarse
 
 QUICK = settings(max_examples=40)
 
@@ -357,3 +358,25 @@ def test_sketches_of_the_same_fields_in_another_order_add_up():
     assert other + sketch(one, ("country", "device")) == expected.only("device", "country")
     with pytest.raises(mcnet.InputError, match="different fields do not add up"):
         expected + expected.only("country")
+
+
+def test_weights_of_propensity_are_scaled_once_by_whatever_is_made_of_a_sketch():
+    random = np.random.default_rng(0)
+    score, label = random.beta(1.0, 5.0, 2_000), random.random(2_000) < 0.2
+    sketch = mcnet.Sketch.from_rows(score, label, propensity=np.full(2_000, 0.1))
+    assert sketch.total_weight == pytest.approx(2_000.0, rel=1e-3)
+    coarser = coarse(sketch)
+    assert coarser.resolution != sketch.resolution
+    assert coarser.total_weight == pytest.approx(sketch.total_weight)
+    assert coarser.total_positives == pytest.approx(sketch.total_positives)
+    nothing = sketch.part(sketch.cells.take(np.zeros(len(sketch), dtype=bool)))
+    assert (nothing.total_weight, nothing.total_positives) == (0.0, 0.0)
+
+
+def test_a_value_for_all_rows_takes_the_place_of_those_that_were_read():
+    random = np.random.default_rng(1)
+    score, label = random.beta(1.0, 5.0, 3_000), random.random(3_000) < 0.2
+    plain = mcnet.Sketch.from_rows(score, label)
+    valued = mcnet.Sketch.from_rows(score, label, value=random.uniform(1.0, 9.0, 3_000))
+    for sketch in (valued, valued.without_values()):
+        assert np.array_equal(sketch.with_value(2.0).cells.sums, plain.with_value(2.0).cells.sums)

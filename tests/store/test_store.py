@@ -647,3 +647,12 @@ def test_the_values_of_rows_are_kept(store):
     valued = Sketch.from_rows([0.1, 0.4, 0.2], [0, 1, 0], value=[1.0, 2.5, 0.5])
     store.journal().add(valued, 1, source="a")
     assert store.journal().sketch().values.sum() == valued.values.sum() > 0.0
+
+
+def test_a_journal_refuses_rows_that_are_weighted_by_propensity(tmp_path):
+    rows = [0.1, 0.2, 0.3], [0, 1, 0]
+    journal = Store(tmp_path / "ads.db").journal("ctr")
+    journal.add(Sketch.from_rows(*rows), "2026-11-17T10:00", source="a")
+    with pytest.raises(InputError, match="sketch them without a propensity"):
+        journal.add(Sketch.from_rows(*rows, propensity=[0.5, 0.5, 0.5]), "2026-11-17T11:00", source="b")
+    assert [entry.source for entry in journal.snapshot().entries()] == ["a"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from mcnet.rows.contexts import Contexts
-from mcnet.tracking.value_changes import FOLLOWED, ValueChanges, ValueOffsets, twins_of
+from mcnet.tracking.value_changes import FOLLOWED, FieldRuns, ValueChanges, ValueOffsets, twins_of
 
 VALUES = tuple(f"v{code}" for code in range(6))
 CONTEXTS = Contexts(("field",), (VALUES,), np.arange(6, dtype=np.int32)[:, None])
@@ -162,3 +162,12 @@ def test_of_values_that_always_occur_together_the_coarser_field_takes_the_change
     assert region[0] < -0.3
     assert city[0] == 0.0
     assert set(changes.since) == {"region=UT"}
+
+
+def test_the_variance_of_a_change_that_is_not_confirmed_is_about_what_is_served():
+    runs = FieldRuns.none().grown(1)
+    weight, mean, variance = (array.copy() for array in (runs.weight, runs.mean, runs.variance))
+    weight[:, 0, :2], mean[:, 0, 1], variance[:, 0, 1] = [0.0, 1.0], 0.6, 0.01
+    offset, spread = FieldRuns(weight, mean, variance).offsets(unconfirmed=0.5)
+    np.testing.assert_allclose(offset, 0.3, rtol=1e-6)
+    np.testing.assert_allclose(spread, 0.01 + 0.3**2, rtol=1e-5)

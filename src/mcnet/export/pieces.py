@@ -353,7 +353,7 @@ def stamp(model: CalibrationModel, exported: Exported, score_type: ScoreType | N
         "producer": f"mcnet {__version__}",
         "method": model.method,
         "checksum": model_document(model)["checksum"],
-        "fields": list(model.fields),
+        "fields": list(exported.contexts.names),
         "curves": len(exported.curves),
         "monotone": model.monotone,
         "score_type": score_type or model.score_type,

@@ -417,7 +417,7 @@ def sql_text(
     exported = Exported.in_parts(model)
     parts = exported.parts
     known = ContextMap.of(exported.contexts)
-    unknown = sorted(set(fields or {}) - set(known.names))
+    unknown = sorted(set(fields or {}) - set(model.fields))
     if unknown:
         raise InputError(f"fields names {', '.join(unknown)}; the model has {', '.join(known.names) or 'none'}")
     named = {name: (fields or {}).get(name, source_column(name)) for name in known.names}

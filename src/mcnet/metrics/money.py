@@ -496,7 +496,9 @@ def row_values(
     if value is not None and per_positive is not None:
         raise InputError("value and value_per_positive were both given; give the one that is known")
     if per_positive is not None:
-        amount = np.where(y > 0.0, as_floats(per_positive, "value_per_positive"), 0.0)
+        column = as_floats(per_positive, "value_per_positive")
+        check_lengths(label=y, value_per_positive=column)
+        amount = np.where(y > 0.0, column, 0.0)
         contexts, _ = combine(fields, len(y))
         size = len(contexts.values)
         sums = (sums_by(contexts.codes, w * y * column, size) for column in (values_column(amount), np.ones_like(y)))

@@ -59,7 +59,7 @@ class LogRows:
         self.spec, self.model, self.paths = spec, model, Locations()
         self.describe_row: DescribeRow = describe_row
         self.types: dict[str, pl.DataType] = {}
-        fields = () if model is None else model.fields
+        fields = () if model is None else model.needed_fields
         self._plain = [name for name in fields if derivation(name) is None]
         if is_table(rows) or is_lazy(rows):
             kind = type(rows).__module__.partition(".")[0]
@@ -136,7 +136,7 @@ class LogRows:
         name = spec.name_of("score")
         p = scores_column(frame[name], score_type=spec.score_type, name=name, **where)
         if self.model is not None:
-            fields = {field: frame[source_column(field)] for field in self.model.fields} or None
+            fields = {field: frame[source_column(field)] for field in self.model.needed_fields} or None
             p = self.model.predict(p, fields, score_type="probability")
         return Judged(frame, p, y, np.ones_like(p) if w is None else w, fold)
 

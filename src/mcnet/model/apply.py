@@ -242,17 +242,17 @@ def _with_added(frame: pl.LazyFrame, inputs: pl.Expr, work: "_Work", added: Sequ
 
 def _columns_of_fields(model: CalibrationModel, given: Sequence[str] | None) -> Sequence[str]:
     """Return the column of each field that a model needs, by the names given for those or for all its fields."""
-    needed = model.needed_fields
-    if given is not None and len(given) == len(model.fields) > len(needed):
-        given = [column for column, name in zip(given, model.fields, strict=True) if name in needed]
-    columns = [source_column(name) for name in needed]
-    if given is None or sorted(given) in (sorted(needed), sorted(columns)):
+    needed, columns = model.needed_fields, [source_column(name) for name in model.needed_fields]
+    every = sorted(model.fields), sorted(source_column(name) for name in model.fields)
+    if given is None or sorted(given) in (sorted(needed), sorted(columns), *every):
         return columns
+    if len(given) == len(model.fields) > len(needed):
+        given = [column for column, name in zip(given, model.fields, strict=True) if name in needed]
     if len(given) != len(needed):
         has = f"the fields {', '.join(needed)}: name a column for each, in this order" if needed else "no field"
         raise InputError(f"{len(given)} columns of fields were given, but the model has {has}")
     for one, other in zip(given, needed, strict=True):
-        if one != other and one in needed:
+        if one != other and one in model.fields:
             raise InputError(
                 f"the column {one!r} was given for the field {other!r}, but the model has a field {one!r} itself: name "
                 f"the columns in the order {', '.join(needed)}"

@@ -189,7 +189,7 @@ def descend_on_rows(
     extra = 0 if auxiliary is None else sum(p.numel() for p in auxiliary.parameters() if p.ndim == 2)
     with flush_denormals(), threads_for(schedule.batch * (function.work + extra)):
         if len(held):
-            best = held_out_loss(function, auxiliary, rows.take(held), schedule.batch)
+            best = held_out_loss(function, auxiliary, rows.take(held), schedule)
         for epoch in range(schedule.epochs):
             running, seen = 0.0, 0
             for index in _batches(train, schedule.batch, generator):
@@ -220,7 +220,7 @@ def descend_on_rows(
             previous, loss = loss, running / max(seen, 1)
             remaining = abs(previous - loss) * len(rows) if epoch else float("nan")
             if len(held):
-                loss = held_out_loss(function, auxiliary, rows.take(held), schedule.batch)
+                loss = held_out_loss(function, auxiliary, rows.take(held), schedule)
                 if loss < best:
                     best, best_values, waited = loss, adam.values.clone(), 0
                 else:
@@ -264,14 +264,14 @@ def _log_loss(space: str, values: Tensor, batch: Rows, least: float = TANGENT_BE
 
 
 @torch.no_grad()
-def held_out_loss(function: RowFunction, auxiliary: FeatureNetwork | None, rows: Rows, batch: int) -> float:
+def held_out_loss(function: RowFunction, auxiliary: FeatureNetwork | None, rows: Rows, schedule: RowSchedule) -> float:
     """Return the mean log-loss on rows that training has not seen."""
     total, mass = 0.0, 0.0
-    for index in torch.split(torch.arange(len(rows), device=rows.points.device), batch):
+    for index in torch.split(torch.arange(len(rows), device=rows.points.device), schedule.batch):
         part = rows.take(index)
         weight = float(part.weight.sum())
         values = _values(function, auxiliary, part, part.codes, part.categories)
-        total += float(_log_loss(function.space, values, part)) * weight
+        total += float(_log_loss(function.space, values, part, schedule.tangent_below)) * weight
         mass += weight
     return total / mass
 

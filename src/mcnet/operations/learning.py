@@ -139,7 +139,7 @@ class Checkpoints:
             try:
                 learner = tracker_of_state(document.get("tracker"), partial(_sketch_of, sketches), name, again)
                 yield learner, [Judged.restored(one) for one in document["judged"]]
-            except (McnetError, ValueError, TypeError, KeyError) as error:
+            except (McnetError, ValueError, TypeError, KeyError, AttributeError) as error:
                 if problems is not None:
                     said = str(error) if isinstance(error, McnetError) else f"{name} cannot be read; {again}"
                     problems.append(said)

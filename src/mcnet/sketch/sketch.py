@@ -86,7 +86,7 @@ class Sketch:
         if self.cells.sums.shape[1] == 3:
             object.__setattr__(self, "value_kind", None)
         elif self.value_kind is None:
-            object.__setattr__(self, "cells", replace(self.cells, sums=self.cells.sums[:, :3]))
+            object.__setattr__(self, "cells", replace(self.cells, sums=self.cells.sums[:, :3], gathered=False))
         elif len(self.cells) and not self.cells.gathered:
             object.__setattr__(self, "cells", gathered_values(self.cells, make_grid(self.resolution)))
 
@@ -194,7 +194,7 @@ class Sketch:
 
         A weight counts as that many rows, in fits and intervals. Rows of unequal propensity tell less than that.
         """
-        return 1.0 if self.weight_squares is None else float(self.cells.sums[:, 0].sum()) / self.weight_squares
+        return float(self.cells.sums[:, 0].sum()) / self.weight_squares if self.weight_squares else 1.0
 
     @cached_property
     def weight(self) -> FloatArray:
@@ -252,7 +252,7 @@ class Sketch:
         worth = np.column_stack([weight, positives, weight * each / self.scale]) * each
         sums = np.column_stack([self.cells.sums[:, :3], np.floor(worth * VALUE_UNITS + 0.5)])
         warn_of_small_values(each)
-        return replace(self, cells=replace(self.cells, sums=sums), value_kind="row")
+        return replace(self, cells=replace(self.cells, sums=sums, gathered=False), value_kind="row")
 
     def without_values(self) -> "Sketch":
         """Return the same rows without the sums of values."""

@@ -86,6 +86,11 @@ def _ready(entry: Entry, sketch: Sketch, shape: Shape | None) -> tuple[Entry, by
     for what, text in (("source", entry.source), ("period", entry.period)):
         if "\x00" in text or text.encode(errors="replace").decode() != text:  # a database has no place for these
             raise InputError(f"the {what} {text!r} has characters that no string in UTF-8 has; name it otherwise")
+    if sketch.weight_squares is not None:
+        raise InputError(
+            "these rows are weighted by inverse propensity, and those of a journal are not; sketch them without a "
+            "propensity"
+        )
     if shape is not None:
         ordered = in_field_order(sketch, shape[0])
         if ordered is not sketch:

@@ -403,7 +403,8 @@ class Store:
             problems += self.journal(head).verify() + self.versions(head).verify()
             for table in (documents, history, runs):
                 text = table.c.document if table is documents else table.c.line
-                for place, line in enumerate(self.rows_of(head, sa.select(text)), 1):
+                in_order = sa.select(text).order_by(*table.primary_key.columns)
+                for place, line in enumerate(self.rows_of(head, in_order), 1):
                     try:
                         json.loads(line[0])
                     except (ValueError, TypeError) as error:
@@ -504,17 +505,18 @@ class OfHead:
 def is_near_miss(name: str, other: str) -> bool:
     """Tell whether a name may be another one mistyped: other case or separators, one slip in a word.
 
-    A slip is two letters exchanged, one doubled, or, in a word of five letters or more, one too many, too few or wrong.
-    Numbers, and short words such as the names of countries, may differ by one letter on purpose.
+    A slip is two letters exchanged in a word of three or more, one doubled, or, in a word of five letters or more, one
+    too many, too few or wrong, but not the last. Numbers, short words such as the names of countries, and the last
+    letter (model A, model B) may differ on purpose.
 
     >>> [is_near_miss(name, "ctr_home") for name in ("CTR-home", "crt_home", "ctrr_home", "cvr_home", "ctr_rome")]
     [True, True, True, False, False]
-    >>> is_near_miss("instal", "install"), is_near_miss("model1", "model2")
-    (True, False)
+    >>> is_near_miss("instal", "install"), is_near_miss("model1", "model2"), is_near_miss("ad_12", "ad_21")
+    (True, False, False)
     """
     words, others = (re.split(r"[\W_]+", text.casefold()) for text in (name, other))
     if "".join(words) == "".join(others):
-        return True
+        return re.findall(r"\d+", name) == re.findall(r"\d+", other)
     differing = [pair for pair in zip(words, others, strict=False) if pair[0] != pair[1]]
     return len(words) == len(others) and len(differing) == 1 and _one_slip(*sorted(differing[0], key=len))
 
@@ -523,9 +525,12 @@ def _one_slip(short: str, long: str) -> bool:
     """Tell whether two words differ by one slip."""
     if len(short) == len(long):
         at = [place for place, letter in enumerate(long) if short[place] != letter]
+        if any(short[place].isdigit() or long[place].isdigit() for place in at):
+            return False
         if len(at) == 2:
-            return at[1] == at[0] + 1 and short[at[0]] + short[at[1]] == long[at[1]] + long[at[0]]
-        return len(at) == 1 and len(long) >= _LONG_WORD and not (short[at[0]] + long[at[0]]).isdigit()
+            exchanged = at[1] == at[0] + 1 and short[at[0]] + short[at[1]] == long[at[1]] + long[at[0]]
+            return exchanged and len(long) > 2
+        return len(at) == 1 and len(long) >= _LONG_WORD and at[0] < len(long) - 1
     at = [place for place in range(len(long)) if long[:place] + long[place + 1 :] == short]  # several if it is doubled
     return bool(at) and (len(at) > 1 or len(long) >= _LONG_WORD) and not long[at[0]].isdigit()
 

@@ -399,8 +399,9 @@ def coarse(sketch: Sketch) -> Sketch:
         assert isinstance(grid, LogitGrid)
         key, _ = grid.locate(sketch.score)
         place = (sketch.score - grid.lower(key)) * grid.units_per_score[key - grid.first] - 0.5
-        position = sketch.weight * np.clip(place, 0.0, POSITION_UNITS - 1.0)
-        sums = np.column_stack([sketch.weight, np.minimum(sketch.positives, sketch.weight), position])
+        weight, positives = sketch.cells.sums[:, :2].T  # as they are: the sketch keeps what they are scaled by
+        position = weight * np.clip(place, 0.0, POSITION_UNITS - 1.0)
+        sums = np.column_stack([weight, np.minimum(positives, weight), position])
         cells = Cells(sketch.context, key, sketch.fold, sums).added_up()
         sketch = replace(sketch, cells=cells, resolution=RESOLUTION)
     # A list of every period's source would grow for ever.

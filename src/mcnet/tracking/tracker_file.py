@@ -25,8 +25,8 @@ from mcnet.tracking.value_changes import LevelChanges, ValueChanges
 
 DOCUMENT = "tracker.json"
 _FORMAT = "mcnet tracker"
-_VERSION = 2
-"""1: candidates by their order. 2: by their names; changes of single values."""
+_VERSION = 3
+"""1: candidates by their order. 2: by their names; changes of single values. 3: their offsets by field."""
 _EFFECTS = ("level_effect", "level_spread", "value_spread")
 
 

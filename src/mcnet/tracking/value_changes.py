@@ -121,8 +121,10 @@ class FieldRuns:
         """
         weight, mean = self.weight.astype(np.float64), self.mean.astype(np.float64)
         counted = np.where(np.arange(LONGEST_RUN + 1) == 1, unconfirmed, 1.0)
-        offset = (weight * mean) @ counted
-        return offset, np.maximum((weight * (mean**2 + self.variance)).sum(axis=2) - offset**2, 0.0)
+        offset, full = (weight * mean) @ counted, (weight * mean).sum(axis=2)
+        # The mean square about what counts, which lies below the mean of a change that is not confirmed.
+        variance = (weight * (mean**2 + self.variance)).sum(axis=2) - 2.0 * offset * full + offset**2
+        return offset, np.maximum(variance, 0.0)
 
     def moved(self) -> tuple[FloatArray, FloatArray]:
         """Return the probability that a value has changed beside everything, and the mean run since, in periods."""
@@ -418,7 +420,7 @@ class ValueChanges:
                 break
         own = trust * information
         others = own.sum() - own
-        free = np.maximum(1.0 - own / np.maximum(others, 1e-300), 0.0)
+        free = np.maximum(1.0 - own / np.maximum(others, 1e-9), 0.0)
         chance = sigmoid(logits + (level - free * trust * residual / (others + 0.5))[code])
         rows = AlikeRows(
             sums_by(code, positives, size),
