@@ -24,6 +24,8 @@ SCORE_BINS = 10
 _POSITIVES_PER_GROUP = 20.0
 """A bin has at least so many expected positives; with fewer, the noise of its money is far from normal."""
 _MOST_DRAWN = 2_000_000
+_MOST_RARE_GROUPS = 200_000
+"""Rare field values times bins: each has at least 100 draws in memory."""
 _EM_STEPS = 200
 
 
@@ -262,10 +264,11 @@ def money_table(
 ) -> MoneyTable:
     """Return the money of each field value; `codes` has the number of each row's value, below `size`.
 
-    Groups are a field value and one of ten bins of its rows, by probability, of equal predicted value: fewer than ten
-    where a bin would expect less than 20 positives. Field values with fewer than that have the bins of all of these
-    values together. Over-bid is Σ E[max(δ, 0)] over the groups, given what was seen of them, and under-bid
-    Σ E[max(−δ, 0)]. Of rows in folds, each predicted by a fit on the others, groups are within a fold.
+    Groups are a field value and one of ten bins of its rows, by probability, of equal predicted value: fewer than
+    ten where a bin would expect less than 20 positives. Field values with fewer than that have the bins of all of
+    these values together, and one bin if they are very many. Over-bid is Σ E[max(δ, 0)] over the groups, given what
+    was seen of them, and under-bid Σ E[max(−δ, 0)]. Of rows in folds, each predicted by a fit on the others, groups
+    are within a fold.
     """
     parts = 1 if folds is None else int(folds.max()) + 1
     units = codes if folds is None else codes * parts + folds
@@ -275,6 +278,8 @@ def money_table(
     numbers = np.where(rare, size * parts, np.arange(size * parts))
     merged = rows.sums(numbers[units], size * parts + 1)
     bins = np.clip(np.floor(merged.expected / _POSITIVES_PER_GROUP), 1, SCORE_BINS).astype(np.int64)
+    if int(rare.sum()) * SCORE_BINS > _MOST_RARE_GROUPS:
+        bins[-1] = 1
     bin_of = _score_bins(rows, numbers[units], bins, merged.predicted) % SCORE_BINS
     groups, old = compact(units * SCORE_BINS + bin_of)
     of_group = rows.sums(groups, len(old))
