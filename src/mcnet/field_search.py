@@ -185,11 +185,9 @@ def _line(x: FloatArray, y: FloatArray, w: FloatArray, level: float, slope: floa
         residual, curvature = w * (y - p), w * p * (1.0 - p)
         a, b, c = float(curvature.sum()), float(curvature @ x), float(curvature @ x**2)
         g, h = float(residual.sum()), float(residual @ x)
-        size = a * c - b * b
-        if size > 1e-9 * a * c:
-            steps = np.clip([(c * g - b * h) / size, (a * h - b * g) / size], -1.0, 1.0)
-        else:  # one score for all rows has a level and no slope
-            steps = np.clip([g / max(a, 1e-300), 0.0], -1.0, 1.0)
+        size, level_alone = a * c - b * b, [g / max(a, 1e-300), 0.0]  # one score for all rows has no slope
+        both = [(c * g - b * h) / size, (a * h - b * g) / size] if size > 1e-9 * a * c else level_alone
+        steps = np.clip(both, -1.0, 1.0)
         level, slope = level + float(steps[0]), slope + float(steps[1])
         z = level + slope * x
         if np.abs(steps).max() < 1e-6:
