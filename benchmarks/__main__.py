@@ -85,7 +85,7 @@ def main() -> None:
         print(f"== {part}: {PARTS[part][0]} ==", flush=True)
         import_module(f"benchmarks.{part}").main(given.full)
         print(f"   {time.perf_counter() - begin:.0f} s", flush=True)
-        report.write_page(list(PARTS), goals.section(report.KEPT))
+        report.write_page(list(PARTS), goals.section)
 
 
 if __name__ == "__main__":

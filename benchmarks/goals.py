@@ -1,6 +1,7 @@
 """What mcnet set out to reach, and whether the kept figures show it; a figure that is missing is said to be missing."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ Entry = dict[str, Any]
 MCGRAD, MONOTONE, SPLINE = "mcgrad: default", "mcgrad: monotone", "probcal: segmented spline"
 ISOTONIC = "scikit-learn: isotonic"
 SPEED_SIZES = tuple(10**power for power in range(4, 8))
+_YES, _PARTLY, _NO, _UNDECIDED = "yes", "yes, as far as there are figures", "**no**", "no figure"
 
 
 class Missing(dict[str, list[str]]):
@@ -49,25 +51,31 @@ class Goal:
         """Return the cells of its line; without any figure nothing is decided."""
         missing = str(self.missing)
         if not self.figure:
-            return [self.text, missing, "no figure"]
-        verdict = ("yes, as far as there are figures" if self.missing else "yes") if self.met else "**no**"
+            return [self.text, missing, _UNDECIDED]
+        verdict = (_PARTLY if self.missing else _YES) if self.met else _NO
         return [self.text, "; ".join(part for part in (self.figure, missing) if part), verdict]
 
 
-def section(kept: Path) -> str:
-    """Return the section of all goals, from the figures kept in a folder."""
+def section(kept: Path, page: str = "") -> str:
+    """Return the section of all goals, from the figures kept in a folder, else as the page has them."""
     found = {part: _entries(kept / f"{part}.json") for part in ("real", "quality", "speed")}
     goals = [*_real(found["real"]), *_quality(found["quality"]), *_speed(found["speed"])]
     goals += [*_streams(_kept(kept / "time_streams.json")), *_known_truth(_kept(kept / "truths.json"))]
     goals += [*_many_contexts(_kept(kept / "many_contexts.json")), _balance(_kept(kept / "balance.json"))]
     goals += _others(kept)
-    reached = sum(goal.met and not goal.missing for goal in goals)
-    partly = sum(goal.met and bool(goal.missing) for goal in goals)
-    undecided = sum(not goal.figure for goal in goals)
-    said = f"Met: {reached} of {len(goals)}; met as far as there are figures: {partly}; "
-    said += f"not met: {len(goals) - reached - partly - undecided}; without a figure: {undecided}."
-    table = report.table(["goal", "figure", "met"], [goal.line() for goal in goals])
-    return f"## Goals\n\nWorked out from the figures below, when this page was written. {said}\n\n{table}\n"
+    before = {line[0]: line for line in _lines(page)}
+    lines = [goal.line() if goal.figure else before.get(goal.text, goal.line()) for goal in goals]
+    verdicts = Counter(verdict for _, _, verdict in lines)
+    said = f"Met: {verdicts[_YES]} of {len(lines)}; met as far as there are figures: {verdicts[_PARTLY]}; "
+    said += f"not met: {verdicts[_NO]}; without a figure: {verdicts[_UNDECIDED]}."
+    table = report.table(["goal", "figure", "met"], lines)
+    return f"## Goals\n\nWorked out from the figures below, when their sections were written. {said}\n\n{table}\n"
+
+
+def _lines(page: str) -> list[list[str]]:
+    """Return the lines of the table of goals on a page."""
+    section = page.partition("\n## Goals\n")[2].partition("\n## ")[0]
+    return [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
 
 
 def _entries(path: Path) -> list[Entry]:

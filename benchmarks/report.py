@@ -53,13 +53,15 @@ def keep(part: str, text: str, full: bool, figures: Any = None) -> None:
         (KEPT / f"{part}.json").write_text(json.dumps(figures, default=str))
 
 
-def write_page(order: Sequence[str], goals: str) -> None:
+def write_page(order: Sequence[str], goals: Callable[[Path, str], str]) -> None:
     """Put the kept sections into the page, below what they were to show; sections of other runs stay as they are."""
-    old = _sections(PAGE.read_text()) if PAGE.exists() else {}
+    page = PAGE.read_text() if PAGE.exists() else ""
+    old = _sections(page)
     kept = [(KEPT / f"{part}.md").read_text() for part in order if (KEPT / f"{part}.md").exists()]
     new = {title: text for part in kept for title, text in _sections(part).items()}
     if not old or peer_versions() != NO_PEER:
-        new |= _sections(_head()) | _sections(goals)
+        new |= _sections(_head())
+    new |= _sections(goals(KEPT, page))
     sections = old | new
     sections[""] = _dated(sections[""], sections.values())
     PAGE.write_text("\n\n".join(text.strip() for text in sections.values()) + "\n")

@@ -105,6 +105,19 @@ def test_without_figures_nothing_is_decided(decided):
     assert all("missing: " in figure for _, figure, _ in lines)
 
 
+def test_a_line_without_new_figures_stays_as_the_page_has_it(decided, tmp_path):
+    page, lines = decided(figures(0.001))
+    (tmp_path / "speed.json").unlink()
+    slower = figures(2.0)["time_hours"]
+    (tmp_path / "time_hours.json").write_text(json.dumps(slower))
+    again = goals.section(tmp_path, f"# Results\n\n{page}\n\n## Quality\n")
+    changed = [line for line in again.splitlines() if line not in page]
+    assert len(changed) == 2  # the count, and the year of hours
+    assert f"Met: {len(lines) - 1} of {len(lines)}; met as far as there are figures: 0; not met: 1;" in changed[0]
+    assert changed[1].startswith("| a year of hours")
+    assert changed[1].endswith("**no** |")
+
+
 def test_what_is_missing_is_named_with_its_place_and_reason(decided):
     found = figures(0.001)
     for own in found["speed"]:
