@@ -38,10 +38,14 @@ from mcnet.bayes.structure import State
 # Prior standard deviations of the common level (in logits) and the common slope, and how probable each is.
 LEVEL_WIDTHS = np.array([0.03, 0.15, 0.5, 1.5])
 LEVEL_SHARES = np.array([0.3, 0.3, 0.25, 0.15])
-SLOPE_WIDTHS = np.array([0.001, 0.03, 0.1, 0.2, 0.5])
+SLOPE_WIDTHS = np.array([0.001, 0.03, 0.1, 0.25, 0.5])
 SLOPE_SHARES = np.array([0.25, 0.2, 0.15, 0.2, 0.2])
-# Where a slope is far off, the scores are rather too spread out (an overfitted model) than too close to each other.
-SLOPE_MEANS = np.array([0.0, 0.0, 0.0, -0.2, -0.2])
+# The farther off a slope is, the rather the scores are too spread out (an overfitted model) than too close together.
+SLOPE_MEANS = np.array([0.0, 0.0, 0.0, -0.1, -0.2])
+# Of every pair of widths: the precisions of level and slope `[2, pairs]`, the mean of the slope, how probable it is.
+PRECISIONS = np.stack([np.repeat(LEVEL_WIDTHS, len(SLOPE_WIDTHS)), np.tile(SLOPE_WIDTHS, len(LEVEL_WIDTHS))]) ** -2.0
+MEANS = np.tile(SLOPE_MEANS, len(LEVEL_WIDTHS))
+LOG_SHARES = np.log(np.outer(LEVEL_SHARES, SLOPE_SHARES).ravel())
 # Prior standard deviations of the levels of field values beside a line, and how probable each is.
 FIELD_WIDTHS = np.array([0.0, 0.1, 0.3, 1.0])
 FIELD_SHARES = np.array([0.4, 0.2, 0.2, 0.2])
@@ -88,24 +92,26 @@ def tightened(covariance: FloatArray, away: FloatArray, prior: FloatArray) -> Ti
     away : their posterior mode, 0 being the identity: `[fits, 2]`.
     prior : the variances of the wide prior.
     """
-    level, slope = (grid.ravel() for grid in np.meshgrid(LEVEL_WIDTHS, SLOPE_WIDTHS, indexing="ij"))
-    precision = np.stack([level, slope], axis=1) ** -2.0
-    added = precision - 1.0 / prior
-    means = np.stack([np.zeros_like(level), np.tile(SLOPE_MEANS, len(LEVEL_WIDTHS))], axis=1)
-    towards = precision * means
-    shrinking = np.eye(2) + added[:, :, None] * covariance[:, None]
-    # The inverse of 2 × 2 matrices, times the diagonal one.
-    determinant = np.linalg.det(shrinking)
-    inner = np.stack([shrinking[..., 1, 1], -shrinking[..., 0, 1], -shrinking[..., 1, 0], shrinking[..., 0, 0]], -1)
-    inverse = inner.reshape(shrinking.shape) / determinant[..., None, None]
-    inner = inverse * added[:, None, :]
-    against = added * away[:, None] - towards
-    pull = (inverse @ against[..., None])[..., 0]
-    moved = -(covariance[:, None] @ pull[..., None])[..., 0]
-    evidence = -0.5 * np.sum(away[:, None] * (against - towards) + moved * against + towards * means, axis=-1)
-    evidence -= 0.5 * np.log(determinant)
-    evidence += 0.5 * np.log1p(added * prior).sum(axis=1) + np.log(np.outer(LEVEL_SHARES, SLOPE_SHARES).ravel())
-    return Tightened(evidence, -pull, inner)
+    level, both, slope = (covariance[:, row, column, None] for row, column in ((0, 0), (0, 1), (1, 1)))
+    (of_level, of_slope), (b, a) = PRECISIONS - 1.0 / prior[:, None], away.T[..., None]
+    towards = PRECISIONS[1] * MEANS
+    first, second = of_level * b, of_slope * a - towards  # g
+    # I + DG, its determinant, and q
+    upper, lower = 1.0 + of_level * level, 1.0 + of_slope * slope
+    determinant = upper * lower - of_level * of_slope * both**2
+    pulled_level = (lower * first - of_level * both * second) / determinant
+    pulled_slope = (upper * second - of_slope * both * first) / determinant
+    evidence = b * first + a * (second - towards) + towards * MEANS + np.log(determinant)
+    evidence -= first * (level * pulled_level + both * pulled_slope)
+    evidence -= second * (both * pulled_level + slope * pulled_slope)
+    evidence -= np.log(PRECISIONS * prior[:, None]).sum(axis=0)
+    shared = -of_level * of_slope * both
+    inner = np.stack([of_level * lower, shared, shared, of_slope * upper], axis=-1) / determinant[..., None]
+    return Tightened(
+        LOG_SHARES - 0.5 * evidence,
+        -np.stack([pulled_level, pulled_slope], axis=-1),
+        inner.reshape(*determinant.shape, 2, 2),
+    )
 
 
 class Lines(NamedTuple):
@@ -146,14 +152,15 @@ def fit_lines(
         precision = widths[:, None] ** -2.0
     known = np.zeros(0, dtype=np.int64) if value is None else np.flatnonzero(value >= 0)
     owner = np.zeros(0, dtype=np.int64) if value is None else value[known]
-    place = (np.arange(len(widths))[:, None] * values + owner).ravel()
+    members = scipy.sparse.csr_array((np.ones(len(known)), (owner, known)), shape=(values, len(logits)))
 
     def by_value(cells: FloatArray) -> FloatArray:
-        return sums_by(place, cells[:, known].ravel(), len(widths) * values).reshape(len(widths), values)
+        return np.asarray((members @ cells.T).T) if values else np.zeros((len(cells), 0))
 
     def at(numbers: FloatArray) -> FloatArray:
         z = logits + numbers[:, :1] + numbers[:, 1:2] * turned
-        z[:, known] += numbers[:, 2:][:, owner]
+        if values:
+            z[:, known] += numbers[:, 2:][:, owner]
         return np.asarray(z)
 
     numbers = np.zeros((len(widths), 2 + values))
@@ -176,7 +183,7 @@ def fit_lines(
         of_levels = inverse * (of_values - (step[:, None] @ both)[:, 0])
         moved = np.clip(np.concatenate([step, of_levels], axis=1), -1.0, 1.0)
         numbers = numbers + moved
-        if np.abs(moved).max() < 1e-5:
+        if np.abs(moved).max() < 1e-4:  # Newton's steps: what is left is about its square
             break
     z = at(numbers)
     squares = np.where(np.isfinite(precision), precision, 0.0) * numbers[:, 2:] ** 2
