@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from mcnet._shared.arrays import FloatArray, IntArray, sums_by
+from mcnet._shared.arrays import FloatArray, IntArray
 from mcnet.bayes.likelihood import Table
 from mcnet.bayes.newton import Posterior
 from mcnet.bayes.posterior import BayesFit, Covariance, JointCovariance
