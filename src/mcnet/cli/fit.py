@@ -184,6 +184,7 @@ def apply(
     )
     from mcnet.cli.thresholds import MISSING, UNSEEN, Figures, broken_thresholds, end_if_broken, parse_thresholds
     from mcnet.model.apply import Applied, NewColumn, UnseenValues, apply_to_files
+    from mcnet.rows.locations import FORMATS
     from mcnet.rows.logs import file_format
 
     printer = options.printer_of(context, json, quiet)
@@ -215,8 +216,8 @@ def apply(
 
     with printer.progress("calibrating", source.row_count if printer.lively else None) as advance:
         if output == STANDARD_OUTPUT:
-            kind = file_format(source.paths[0])
-            done = write_to_standard_output(write, ".parquet" if kind in ("delta", "iceberg") else f".{kind}")
+            endings = file_format(source.paths[0]).endings or FORMATS["parquet"].endings
+            done = write_to_standard_output(write, endings[0])
         else:
             done = write(output)
     seconds, rows = time.perf_counter() - begin, done.rows

@@ -120,7 +120,7 @@ def load_model(path: str) -> "CalibrationModel":
     if is_sketch_file(path):
         raise FileFormatError(f"{file} is a sketch, not a model; fit one on it: mcnet fit {file} -o model.json")
     try:
-        kind = file_format(file)
+        kind = file_format(file).kind
     except InputError:
         model = load(file)
         read_options().edges.update(model.contexts.edges)  # the rows of this command are cut as the model's were
@@ -211,7 +211,7 @@ class RowSource:
 
         from mcnet.rows.logs import file_format, open_log, readable, source_name
 
-        if self.finished or any(file_format(path) not in ("parquet", "arrow") for path in self.paths):
+        if self.finished or any(file_format(path).layout != "columns" for path in self.paths):
             return None
         with readable(source_name(self.names)):
             return int(open_log(self.paths).select(pl.len()).collect().item())

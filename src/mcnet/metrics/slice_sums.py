@@ -68,7 +68,7 @@ class LogRows:
         elif isinstance(rows, str | PathLike | Sequence):
             self.paths, self.source = expand_paths(rows), source_name(rows)
             self.describe_row = describe_row_in(self.paths)
-            self._texts = file_format(self.paths[0]) in ("csv", "tsv")
+            self._texts = file_format(self.paths[0]).is_csv
             # The types of CSV columns are found in a sample: guessed ones could be refused by a later row.
             self.frame = open_log(
                 self.paths, numbers=spec.numbers, texts=self._plain, typed=not self._texts, all_kept=True

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -21,7 +21,7 @@ from mcnet.rows.csv_files import ShortRows, canonical_csv_text, csv_separator, t
 from mcnet.rows.derived import derivation, source_column
 from mcnet.rows.fields import FieldColumn
 from mcnet.rows.formats import column_at
-from mcnet.rows.locations import Locations, RemoteFile, read_options
+from mcnet.rows.locations import Format, Locations, RemoteFile, read_options
 from mcnet.rows.logs import (
     FilePaths,
     describe_row_in,
@@ -93,8 +93,6 @@ class UnseenValues:
 
 
 # Calibrate log files of any size: keep every column and the order of the rows, add one column.
-
-_CSV = ("csv", "tsv")
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,7 @@ def apply_to_files(
     target: Path | RemoteFile = RemoteFile(fspath(output)) if is_url(output) else Path(local_path(output))
     source = source_name(files)
     paths = files if isinstance(files, Locations) else expand_paths(files)
-    kind, read_kind = file_format(target), file_format(paths[0])
+    form, is_csv = file_format(target), file_format(paths[0]).is_csv
     local = [path for path in paths if isinstance(path, Path)]
     if isinstance(target, Path) and target.exists() and any(target.samefile(path) for path in local):
         raise InputError(f"{target} is one of the files to read; write to another file")
@@ -210,9 +208,9 @@ def apply_to_files(
             model, score, score_type or model.score_type, describe_row_in(paths), progress, unseen, column.interval
         )
         work.short_rows = short_rows_of(paths)
-        inputs = _inputs(names, index, score, fields, canonical=read_kind in _CSV)
+        inputs = _inputs(names, index, score, fields, canonical=is_csv)
         result = _with_added(frame, inputs, work, added)
-        if read_kind in _CSV and kind not in _CSV:
+        if is_csv and not form.is_csv:
             number = typed_csv_text(column_at(names, score).str.strip_chars(), pl.Float64())
             plain = [name for name in fields if name not in derived]
             strings = (canonical_csv_text(column_at(names, name).cast(pl.String)).alias(name) for name in plain)
@@ -222,7 +220,7 @@ def apply_to_files(
             result = result.with_columns(number.alias(score), *strings, *others)
         storage_options = dict(read_options().storage_options)  # which the thread that writes does not see
         with readable(source, paths):
-            work.run(lambda: _sink(result.drop(index), part, kind, target.name, storage_options))
+            work.run(lambda: _sink(result.drop(index), part, form, target.name, storage_options))
         if score_type is None and model.score_type == "logit":
             refuse_probabilities_read_as_logits(work.extremes(), work.rows, name=score)
     return Applied(work.rows, work.missing)
@@ -410,27 +408,16 @@ def _whole_output(target: Path | RemoteFile) -> Iterator[Path | RemoteFile]:
 
 
 def _sink(
-    frame: pl.LazyFrame, target: Path | RemoteFile, kind: str, name: str, storage_options: dict[str, str]
+    frame: pl.LazyFrame, target: Path | RemoteFile, form: Format, name: str, storage_options: dict[str, str]
 ) -> None:
     path = fspath(target)
     stored: dict[str, Any] = {"maintain_order": True}
     if isinstance(target, RemoteFile):
         stored["storage_options"] = storage_options or None
-    if kind == "parquet":
-        # Snappy is what every engine reads, and takes half the time of the default.
-        frame.sink_parquet(path, compression="snappy", **stored)
-    elif kind == "arrow":
-        frame.sink_ipc(path, **stored)
-    elif kind == "jsonl":
-        compressed: Literal["gzip", "uncompressed"] = "gzip" if name.lower().endswith(".gz") else "uncompressed"
-        frame.sink_ndjson(path, compression=compressed, check_extension=False, **stored)
-    elif kind in ("delta", "iceberg"):
-        raise InputError(f"{name} is a table of {kind}, which is not written to; name a file")
-    else:
-        frame.sink_csv(
-            path,
-            separator=csv_separator(kind),
-            compression="gzip" if name.lower().endswith(".gz") else "uncompressed",
-            check_extension=False,
-            **stored,
-        )
+    if form.layout == "lines":
+        stored |= {"compression": "gzip" if name.lower().endswith(".gz") else "uncompressed", "check_extension": False}
+    if form.is_csv:
+        stored["separator"] = csv_separator(form)
+    if form.kind == "parquet":
+        stored["compression"] = "snappy"  # what every engine reads, in half the time of the default
+    getattr(frame, f"sink_{form.engine}")(path, **stored)

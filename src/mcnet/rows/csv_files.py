@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcnet.errors import InputError
-from mcnet.rows.locations import Location, read_options, source_options
+from mcnet.rows.locations import Format, Location, read_options, source_options
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 ROWS_TO_GUESS_TYPES_FROM = 10_000
 
 
-def csv_separator(kind: str) -> str:
-    """Return what parts the columns of a "csv" or "tsv" file, if no other separator was asked for."""
-    return read_options().separator or ("\t" if kind == "tsv" else ",")
+def csv_separator(form: Format) -> str:
+    """Return what divides the columns of files of a format: what was asked for, or what is usual."""
+    return read_options().separator or form.separator or ","
 
 
 def guessed_csv_types(sources: Sequence[str], separator: str, options: Mapping[str, Any]) -> "dict[str, pl.DataType]":

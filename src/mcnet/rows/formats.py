@@ -32,6 +32,7 @@ from mcnet.rows.csv_files import (
 )
 from mcnet.rows.fields import canonical_texts, field_text
 from mcnet.rows.locations import (
+    Format,
     Location,
     Locations,
     RemoteFile,
@@ -69,14 +70,14 @@ class Columns:
 
 
 def check_folder_columns(
-    paths: Sequence[Location], kind: str, partitions: "Mapping[str, pl.DataType]", columns: Columns
+    paths: Sequence[Location], form: Format, partitions: "Mapping[str, pl.DataType]", columns: Columns
 ) -> None:
     """Refuse what a folder such as hour=7 and the files in it say differently, and a number that both of them have."""
     asked = _columns_of_condition()
     wanted = [n for n in partitions if columns.all_kept or n in asked or n in (*columns.numbers, *columns.texts)]
     fetched = [path for index, path in enumerate(paths) if index == 0 or isinstance(path, Path)]
     for path in fetched if wanted else ():  # of a store, one file is enough to look at
-        frame = _without_folders(path, kind)
+        frame = _without_folders(path, form)
         names = frame.collect_schema().names()
         for name in (name for name in wanted if name in names):
             if name in columns.numbers:
@@ -94,17 +95,23 @@ def check_folder_columns(
                 )
 
 
-def _without_folders(path: Location, kind: str) -> "pl.LazyFrame":
+def _without_folders(path: Location, form: Format) -> "pl.LazyFrame":
     """Return a file without the columns of its folders; CSV as texts."""
+    options = source_options([path])
+    if form.is_csv:
+        frame = _scan(form)(fspath(path), separator=csv_separator(form), infer_schema=False, **options)
+        return with_plain_names(frame)
+    if form.layout == "lines":
+        return _scan_ndjson([path], infer_schema_length=ROWS_TO_GUESS_TYPES_FROM)
+    opened: pl.LazyFrame = _scan(form)(fspath(path), hive_partitioning=False, **options)
+    return opened
+
+
+def _scan(form: Format) -> Any:
+    """Return the function of Polars that opens files of a format."""
     import polars as pl
 
-    options = source_options([path])
-    if kind in ("parquet", "arrow"):
-        scan = pl.scan_parquet if kind == "parquet" else pl.scan_ipc
-        return scan(fspath(path), hive_partitioning=False, **options)
-    if kind == "jsonl":
-        return _scan_ndjson([path], infer_schema_length=ROWS_TO_GUESS_TYPES_FROM)
-    return with_plain_names(pl.scan_csv(fspath(path), separator=csv_separator(kind), infer_schema=False, **options))
+    return getattr(pl, f"scan_{form.engine}")
 
 
 def _same_value(text: str | None, folder: str | None) -> bool:
@@ -149,29 +156,21 @@ def _filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" =
 
 
 def open_format(
-    kind: str, paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns, *, typed: bool
+    form: Format, paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns, *, typed: bool
 ) -> "pl.LazyFrame":
     """Return files of one format as one table, without the rows that do not meet the condition, if there is one.
 
     Parameters
     ----------
-    kind : the format.
+    form : the format.
     paths : the files.
     partitions : the columns that their folders stand for, and their types.
     columns : which columns are read, and what for.
     typed : whether the other columns of CSV files get a guessed type.
     """
-    if kind in ("csv", "tsv"):
-        return _open_csv(paths, partitions, csv_separator(kind), columns, typed)
-    if kind == "jsonl":
-        frame = _open_jsonl(paths, partitions, columns)
-    elif kind in ("delta", "iceberg"):
-        frame = _open_lake(paths, kind, columns)
-    else:
-        frame = _open_tables(paths, partitions, kind, columns)
-        if any(isinstance(path, RemoteFile) and not path.is_one_file for path in paths):
-            frame = with_outer_partitions(frame, paths[0])
-    return _filtered(frame)
+    if form.is_csv:
+        return _open_csv(paths, partitions, csv_separator(form), columns, typed)
+    return _filtered(_OPENERS[form.engine](paths, partitions, form, columns))
 
 
 def _open_csv(
@@ -206,7 +205,7 @@ def _open_csv(
     return _filtered(frame.with_columns(canonical), guessed)
 
 
-def _open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns) -> "pl.LazyFrame":
+def _open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", _: Format, columns: Columns) -> "pl.LazyFrame":
     """Return files of lines of JSON as one table."""
     import polars as pl
 
@@ -242,37 +241,45 @@ def _scan_ndjson(paths: Sequence[Location], **options: Any) -> "pl.LazyFrame":
     return pl.scan_ndjson(sources, **options, **stored)
 
 
-def _open_lake(paths: Locations, kind: str, columns: Columns) -> "pl.LazyFrame":
+def _open_lake(paths: Locations, _: "dict[str, pl.DataType]", form: Format, columns: Columns) -> "pl.LazyFrame":
     """Return tables of Delta Lake or Apache Iceberg as one table."""
-    import polars as pl
-
-    need_extra(kind, f"a table of {kind.capitalize()}")
-    if kind == "iceberg" and find_spec("polars_iceberg") is None:
+    need_extra(form.kind, f"a table of {form.name}")
+    if form.kind == "iceberg" and find_spec("polars_iceberg") is None:
         # The extra has PyIceberg, which plans a scan as well; Polars would warn that its own plugin is faster.
         os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")
     options = dict(read_options().storage_options) or None
-    scan = pl.scan_delta if kind == "delta" else pl.scan_iceberg
-    frames = [scan(fspath(path), storage_options=options) for path in paths]
+    frames = [_scan(form)(fspath(path), storage_options=options) for path in paths]
     return frames[0] if len(frames) == 1 else _one_table(paths, frames, columns)
 
 
-def _open_tables(paths: Locations, partitions: "dict[str, pl.DataType]", kind: str, columns: Columns) -> "pl.LazyFrame":
+def _open_tables(
+    paths: Locations, partitions: "dict[str, pl.DataType]", form: Format, columns: Columns
+) -> "pl.LazyFrame":
     """Return Parquet or Arrow files as one table; where files disagree on the type of a field, as canonical texts."""
-    import polars as pl
-
     options = source_options(paths) | {"try_parse_hive_dates": False}
     options |= {"hive_schema": partitions} if partitions else {}
     if partitions or any(isinstance(path, RemoteFile) for path in paths):
         options["hive_partitioning"] = True  # by itself, Polars adds the columns of folders that it was given alone
 
-    scan: Any = partial(pl.scan_parquet if kind == "parquet" else pl.scan_ipc, **options)
+    scan = partial(_scan(form), **options)
     sources = list(map(fspath, paths))
     frames = [scan(source) for source in sources] if len(sources) > 1 else []
     schemas = [frame.collect_schema() for frame in frames]
-    if all(schema == schemas[0] for schema in schemas):
-        frame: pl.LazyFrame = scan(sources)
-        return frame
-    return _one_table(paths, frames, columns)
+    alike = all(schema == schemas[0] for schema in schemas)
+    frame: pl.LazyFrame = scan(sources) if alike else _one_table(paths, frames, columns)
+    if any(isinstance(path, RemoteFile) and not path.is_one_file for path in paths):
+        return with_outer_partitions(frame, paths[0])
+    return frame
+
+
+_OPENERS = {
+    "parquet": _open_tables,
+    "ipc": _open_tables,
+    "ndjson": _open_jsonl,
+    "delta": _open_lake,
+    "iceberg": _open_lake,
+}
+"""How files of each format become one table, by what Polars calls it; CSV needs more."""
 
 
 def _one_table(paths: Sequence[Location], frames: "Sequence[pl.LazyFrame]", columns: Columns) -> "pl.LazyFrame":

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import groupby
 from os import PathLike, fspath
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
 from mcnet._shared.files import is_url, local_path, named_if_full
@@ -107,23 +107,61 @@ def unusable_condition(where: str, error: BaseException) -> InputError:
 
 # The formats of logs, which messages and the help of commands name.
 
-FORMATS = {
-    "Parquet": (".parquet", ".pq"),
-    "CSV": (".csv", ".csv.gz"),
-    "TSV": (".tsv", ".tsv.gz"),
-    "Arrow": (".arrow", ".ipc", ".feather"),
-    "JSONL": (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz"),
-}
-"""The formats of log files, and how the names of their files end."""
 
-FORMAT_NAMES = " or ".join([", ".join(list(FORMATS)[:-1]), list(FORMATS)[-1]])
+@dataclass(frozen=True)
+class Format:
+    """A format of logs.
+
+    Attributes
+    ----------
+    name : what people call it.
+    engine : what Polars calls it: scan_… opens its files, and sink_… writes them.
+    endings : how the names of its files end; a table of a lake has no ending.
+    layout : whether it keeps columns with types, or lines of text, or is a table of a lake.
+    separator : what divides the columns of a line, if anything does; such columns have no types.
+    """
+
+    name: str
+    engine: str
+    endings: tuple[str, ...] = ()
+    layout: Literal["columns", "lines", "lake"] = "columns"
+    separator: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """Its key in `FORMATS`."""
+        return self.name.lower()
+
+    @property
+    def is_csv(self) -> bool:
+        """Whether its columns are strings, divided by a separator."""
+        return self.separator is not None
+
+
+FORMATS = {
+    form.kind: form
+    for form in (
+        Format("Parquet", "parquet", (".parquet", ".pq")),
+        Format("CSV", "csv", (".csv", ".csv.gz"), "lines", ","),
+        Format("TSV", "csv", (".tsv", ".tsv.gz"), "lines", "\t"),
+        Format("Arrow", "ipc", (".arrow", ".ipc", ".feather")),
+        Format("JSONL", "ndjson", (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz"), "lines"),
+        Format("Delta", "delta", layout="lake"),
+        Format("Iceberg", "iceberg", layout="lake"),
+    )
+}
+"""The formats of logs; `formats.py` opens them, and `model/apply.py` writes them."""
+
+_FILES = [form.name for form in FORMATS.values() if form.endings]
+FORMAT_NAMES = " or ".join([", ".join(_FILES[:-1]), _FILES[-1]])
 
 
 # Where rows are, if not in a file on disk: in an object store, in a table of a lake, or on standard input.
 
 STANDARD_INPUT = "-"
 
-_NAMED_TABLE = re.compile(r"(?P<kind>delta|iceberg):(?P<path>.+)", re.DOTALL)
+_LAKES = "|".join(kind for kind, form in FORMATS.items() if form.layout == "lake")
+_NAMED_TABLE = re.compile(rf"(?P<kind>{_LAKES}):(?P<path>.+)", re.DOTALL)
 _VERSION = re.compile(r"\d+")
 _GLOB = re.compile(r"[*\[]")
 

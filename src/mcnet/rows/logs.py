@@ -19,6 +19,7 @@ from mcnet.rows.locations import (
     FORMAT_NAMES,
     FORMATS,
     STANDARD_INPUT,
+    Format,
     LakeTable,
     Location,
     Locations,
@@ -41,7 +42,7 @@ FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
 BATCH_ROWS = 1 << 19
 """Rows read from a log at a time."""
 
-_FORMAT_OF = {suffix: name.lower() for name, suffixes in FORMATS.items() for suffix in suffixes}
+_FORMAT_OF = {ending: form for form in FORMATS.values() for ending in form.endings}
 
 
 def expand_paths(files: FilePaths) -> Locations:
@@ -113,27 +114,27 @@ def source_name(files: FilePaths | Locations) -> str:
     return ", ".join(names[:_MOST_NAMED]) + (f" and {len(rest):,} more" if rest else "")
 
 
-def _known_format(path: Location) -> str | None:
+def _known_format(path: Location) -> Format | None:
     if isinstance(path, LakeTable):
-        return path.kind
-    return next((kind for suffix, kind in _FORMAT_OF.items() if path.name.lower().endswith(suffix)), None)
+        return FORMATS[path.kind]
+    return next((form for ending, form in _FORMAT_OF.items() if path.name.lower().endswith(ending)), None)
 
 
-def file_format(path: Location) -> str:
-    """Return "parquet", "csv", "tsv", "jsonl", "arrow", "delta" or "iceberg"; of files, by the ending of the name.
+def file_format(path: Location) -> Format:
+    """Return the format of a table of a lake, or of a file by the ending of its name.
 
     A folder in an object store has no ending and is read as Parquet.
 
-    >>> file_format(Path("log.csv.gz"))
-    'csv'
+    >>> file_format(Path("log.csv.gz")).name
+    'CSV'
     """
-    kind = _known_format(path)
-    if kind is None and isinstance(path, RemoteFile) and ("." not in path.name or path.url.endswith("/")):
-        return "parquet"
-    if kind is None:
+    form = _known_format(path)
+    if form is None and isinstance(path, RemoteFile) and ("." not in path.name or path.url.endswith("/")):
+        return FORMATS["parquet"]
+    if form is None:
         hint = " (JSON, as models are, is no log)" if path.name.lower().endswith(".json") else ""
         raise InputError(f"{path} is of no known format{hint}; files end in {', '.join(_FORMAT_OF)}")
-    return kind
+    return form
 
 
 def open_log(
@@ -162,10 +163,10 @@ def open_log(
     paths = files if isinstance(files, Locations) else expand_paths(files)
     options: dict[str, Any] = {"numbers": numbers, "texts": texts, "periods": periods, "all_kept": all_kept}
     columns = Columns(**options)
-    kinds = {file_format(path) for path in paths}
-    if len(kinds) > 1:
-        raise InputError(f"files of different formats ({', '.join(sorted(kinds))}); read one format at a time")
-    kind = kinds.pop()
+    formats = {form.kind: form for form in map(file_format, paths)}
+    if len(formats) > 1:
+        raise InputError(f"files of different formats ({', '.join(sorted(formats))}); read one format at a time")
+    (form,) = formats.values()
     where = read_options().where
     named = [path for path in paths if isinstance(path, Path) or (isinstance(path, RemoteFile) and path.is_one_file)]
     partitions = partition_types(named) if len(named) == len(paths) else {}
@@ -175,14 +176,14 @@ def open_log(
 
         apart = [open_log(Locations([path]), typed=typed, **options) for path in paths]
         return pl.concat(apart, how="vertical_relaxed")
-    if kind in ("csv", "tsv", "jsonl"):
+    if form.layout == "lines":
         _warn_of_folders_without_columns([path for path in paths if path not in named])
     with readable(source_name(files), paths):
         if partitions and where is not None:
             paths = Locations(prune(paths, partitions, where))
         if partitions:
-            check_folder_columns(paths, kind, partitions, columns)
-        return open_format(kind, paths, partitions, columns, typed=typed)
+            check_folder_columns(paths, form, partitions, columns)
+        return open_format(form, paths, partitions, columns, typed=typed)
 
 
 def _warn_of_folders_without_columns(paths: Sequence[Location]) -> None:
@@ -311,8 +312,8 @@ def batches(
 
 def short_rows_of(paths: Sequence[Location]) -> ShortRows | None:
     """Return what refuses short rows of CSV files; other files have none."""
-    kind = file_format(paths[0]) if paths else ""
-    return ShortRows(paths, csv_separator(kind)) if kind in ("csv", "tsv") else None
+    form = file_format(paths[0]) if paths else None
+    return ShortRows(paths, csv_separator(form)) if form is not None and form.is_csv else None
 
 
 def describe_row_in(paths: Sequence[Location]) -> DescribeRow:
@@ -325,11 +326,11 @@ def describe_row_in(paths: Sequence[Location]) -> DescribeRow:
     counted = "" if options.where is None else " of those that meet the condition"
 
     def empty(path: Location, row: int) -> str:
-        kind = file_format(path)
-        if kind not in ("csv", "tsv") or options.where is not None:
+        form = file_format(path)
+        if not form.is_csv or options.where is not None:
             return ""
         with read_with(separator=options.separator):
-            return " (an empty line)" if is_empty_line(path, csv_separator(kind), row) else ""
+            return " (an empty line)" if is_empty_line(path, csv_separator(form), row) else ""
 
     def describe(row: int) -> RowName:
         if len(paths) == 1:
