@@ -28,7 +28,7 @@ KNOTS = 500
 def without_numba() -> Iterator[None]:
     """Let everything believe that numba is not installed."""
     with ExitStack() as stack:
-        for module in ("curves.evaluate", "sketch.accumulate", "data.distinct_values"):
+        for module in ("curves.evaluate", "sketch.accumulate", "_shared.distinct_values"):
             stack.enter_context(patch(f"mcnet.{module}.numba_installed", lambda: False))
         yield
 

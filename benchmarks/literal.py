@@ -21,8 +21,7 @@ from benchmarks.measure import cpu_time, warm_up
 from mcnet._shared.arrays import logit
 from mcnet.datasets.simulator import SimulatedLog
 from mcnet.metrics import kl_to_truth
-from mcnet.networks.bank import BankFit
-from mcnet.networks.literal import fit_bank_on_rows, paper_config
+from mcnet.networks.bank import BankFit, fit_bank_on_rows, paper_config
 
 ROWS, BATCH, BINS, STEPS, EMBEDDING, VALUES = 3_040_000, 2048, 20, 50, 128, 4
 JUDGED = 100_000

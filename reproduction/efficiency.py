@@ -7,8 +7,7 @@ import numpy as np
 import torch
 
 from mcnet._shared.arrays import clip_scores, logit
-from mcnet.networks.bank import LineFunction, place_bins
-from mcnet.networks.literal import BankOnRows, BankOnSharedNodes, paper_config
+from mcnet.networks.bank import BankOnRows, BankOnSharedNodes, LineFunction, paper_config, place_bins
 from mcnet.networks.monotone import MonotoneBank
 from mcnet.networks.objective import log_loss_from_logits, log_loss_from_probabilities
 from mcnet.networks.optimise import FlatAdam, one_thread

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 
 from mcnet._shared.arrays import FloatArray
-from mcnet.networks.bank import BankFit
-from mcnet.networks.literal import BankOnSharedNodes
+from mcnet.networks.bank import BankFit, BankOnSharedNodes
 from mcnet.networks.objective import log_loss_from_probabilities
 from mcnet.networks.optimise import FlatAdam
 from reproduction.literal import LiteralRecipe

@@ -12,8 +12,7 @@ from scipy.special import xlog1py, xlogy
 from sklearn.isotonic import isotonic_regression
 
 from mcnet._shared.arrays import FloatArray, clip_scores, logit
-from mcnet.networks.bank import BankConfig, BankFit
-from mcnet.networks.literal import BankOnSharedNodes, fit_bank_on_rows, paper_config
+from mcnet.networks.bank import BankConfig, BankFit, BankOnSharedNodes, fit_bank_on_rows, paper_config
 from mcnet.networks.objective import TANGENT_BELOW, Penalties, log_loss_from_probabilities
 from mcnet.networks.training import RowSchedule
 from reproduction.tasks import Sample, Task

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, clip_scores, logit
 from mcnet.errors import InputError
-from mcnet.networks.bank import BankConfig, fit_bank, place_bins
-from mcnet.networks.literal import BankOnSharedNodes, paper_config
+from mcnet.networks.bank import BankConfig, BankOnSharedNodes, fit_bank, paper_config, place_bins
 from mcnet.networks.monotone import MonotoneBank
 from mcnet.networks.training import AuxiliaryFit, RowSchedule, fit_with_auxiliary
 from mcnet.networks.training_points import TrainingCells

@@ -147,7 +147,7 @@ def test_merging_close_rows_hardly_changes_the_smooth_error(monkeypatch):
     truth = rng.beta(2, 98, 140_000)
     y = (rng.random(truth.size) < truth).astype(float)
     merged = smooth_ece_at(0.001, truth * 1.1, y)
-    monkeypatch.setattr("mcnet.metrics.smooth_error._cells", lambda p, y, w: (p, y, w))
+    monkeypatch.setattr("mcnet.metrics.calibration_error._cells", lambda p, y, w: (p, y, w))
     assert merged == pytest.approx(smooth_ece_at(0.001, truth * 1.1, y), rel=1e-6)
 
 

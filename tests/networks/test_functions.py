@@ -9,9 +9,16 @@ from scipy.special import expit
 
 from mcnet.errors import InputError
 from mcnet.networks.adaptive import AdaptiveConfig, AdaptiveFit, fit_adaptive, restore_adaptive
-from mcnet.networks.bank import BankConfig, LineFunction, fit_bank, interpolate
+from mcnet.networks.bank import (
+    BankConfig,
+    BankOnRows,
+    LineFunction,
+    fit_bank,
+    fit_bank_on_rows,
+    interpolate,
+    paper_config,
+)
 from mcnet.networks.baselines import LinePlot, LinePlotProblem, fit_line_plot
-from mcnet.networks.literal import BankOnRows, fit_bank_on_rows, paper_config
 from mcnet.networks.monotone import BankShape
 from mcnet.networks.optimise import Schedule
 from mcnet.networks.training import AuxiliaryNetwork, RowSchedule, fit_with_auxiliary

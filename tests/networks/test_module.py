@@ -13,7 +13,7 @@ import mcnet
 from mcnet.errors import InputError
 from mcnet.export.sql import export_sql
 from mcnet.networks import MonotonicCalibration
-from mcnet.networks.literal import fit_bank_on_rows, paper_config
+from mcnet.networks.bank import fit_bank_on_rows, paper_config
 from mcnet.networks.objective import balance_loss
 
 SMALL = {"bins": 4, "hidden": (8, 8), "embedding": 4}

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mcnet.networks.bank import place_bins
-from mcnet.networks.literal import BankOnRows, BankOnSharedNodes, fit_bank_on_rows, paper_config
+from mcnet.networks.bank import BankOnRows, BankOnSharedNodes, fit_bank_on_rows, paper_config, place_bins
 from mcnet.networks.monotone import MonotoneBank
 from mcnet.networks.objective import Penalties, log_loss_from_probabilities
 from mcnet.networks.training import RowSchedule

@@ -14,7 +14,7 @@ import mcnet
 from mcnet import AdaCalib, BayesMCNet, CalibrationWarning, InputError, MCNet, NeuCalib, NotSupportedError, WithFeatures
 from mcnet.export.targets import export_model
 from mcnet.networks import with_features as joint_training
-from mcnet.rows.features import FeatureEncoding
+from mcnet.networks.training_points import FeatureEncoding
 
 pytestmark = pytest.mark.networks
 

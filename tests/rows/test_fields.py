@@ -332,8 +332,8 @@ def test_a_field_shorter_than_the_scores_is_refused_by_name():
 def test_contexts_are_found_in_others_by_the_fields_that_these_know():
     known, _ = Contexts.of(field_columns({"country": ["NL", "FR"]}), 2)
     other, _ = Contexts.of(field_columns({"day": [1, 2, 1], "country": ["NL", "US", "FR"]}), 3)
-    assert known.places_of(other).tolist() == [known.find([row["country"]]) for row in other.rows()]
-    assert Contexts.none().places_of(other).tolist() == [-1, -1, -1]
+    assert known.indices_of(other).tolist() == [known.find([row["country"]]) for row in other.rows()]
+    assert Contexts.none().indices_of(other).tolist() == [-1, -1, -1]
 
 
 ROWS_OF_EACH = 50

@@ -129,8 +129,8 @@ def shown_value(text: str) -> str:
     return shown if shown and shown == shown.strip() else f'"{shown}"'
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:

@@ -4,7 +4,8 @@
 - The model: `structure` (functions of the score, all parameters, contexts and values), `likelihood` and, for very many
   contexts, `sparse_table`; `prior` (put your own beside it); `averaging` (how wrong the base scores may be).
 - The solver: `newton` (log-posterior, damped Newton steps, field balance), `solver` (its linear system).
-- `rare_values`: which values share the common curve. `tempering`: how much rows that come in periods are worth.
-- After the fit: `posterior` (covariance, variances for intervals), `misfit` (wider intervals where the curve misses),
-  `isotonic_mixture` (steps where they help), `contributions` (what each field saves, its strongest values).
+- `rare_values`: which values share the common curve, which fields add nothing, and what each field contributes.
+  `tempering`: how much rows that come in periods are worth.
+- After the fit: `posterior` (covariance, variances for intervals), `misfit` (where the smooth curve misses: wider
+  intervals, isotonic steps mixed in).
 """

@@ -9,13 +9,18 @@ import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, logit, sigmoid
 from mcnet._shared.messages import warn
-from mcnet.bayes.contributions import field_contributions
 from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
-from mcnet.bayes.isotonic_mixture import earned_share, may_earn, mixed_with_isotonic
-from mcnet.bayes.misfit import Misfit
+from mcnet.bayes.misfit import Misfit, earned_share, may_earn, mixed_with_isotonic
 from mcnet.bayes.posterior import BayesFit, FitUncertainty
 from mcnet.bayes.prior import EmpiricalBayes, Prior
-from mcnet.bayes.rare_values import common_first, served_contexts, telling_fields, without_fields, without_values
+from mcnet.bayes.rare_values import (
+    common_first,
+    field_contributions,
+    served_contexts,
+    telling_fields,
+    without_fields,
+    without_values,
+)
 from mcnet.bayes.tempering import PeriodEvidence, cells_of
 from mcnet.calibrators.base import MOST_WEIGHT, Calibrator, FieldUse, Fitted
 from mcnet.calibrators.parameters import balanced_field_use, check_bins, check_penalties, warn_of_gaps

@@ -79,7 +79,7 @@ Fit = Callable[[BlockCells], BayesFit]
 
 def cells_of(sketch: Sketch, contexts: Contexts) -> BlockCells:
     """Return the cells of a sketch with the contexts of a larger one."""
-    place = contexts.places_of(sketch.contexts) if contexts.names else None
+    place = contexts.indices_of(sketch.contexts) if contexts.names else None
     context = np.zeros(len(sketch), dtype=np.int64) if place is None else place[sketch.context].astype(np.int64)
     return BlockCells(sketch.logit, context, sketch.weight, sketch.positives)
 

@@ -93,18 +93,18 @@ def compare(
         _warn_of_common_files(printer, source, judged)
     spec = source.with_fields(printer, source.spec(context), fields, time, exclude)
     # Without --every, the period is found while the rows are read.
-    found = AutomaticPeriod()
-    timed = source.read(printer, replace(source.with_time(spec, time, every or found), folds=1 if test else folds))
+    period = AutomaticPeriod()
+    timed = source.read(printer, replace(source.with_time(spec, time, every or period), folds=1 if test else folds))
     if time is not None:
         _warn_of_texts(printer, timed, time)
     timed_test = None
     if judged is not None:
-        before = every or found.every
-        timed_test = _read_test(printer, judged, spec, timed, time, before or found)
-        if time is not None and before is None and found.every is not None:
-            timed = timed.in_periods(time, found.every)
-    if time is not None and found.every is not None:
-        printer.note(f"{time} has more than {MOST_PERIODS} values: it is cut to periods of {found.every} (--every)")
+        before = every or period.every
+        timed_test = _read_test(printer, judged, spec, timed, time, before or period)
+        if time is not None and before is None and period.every is not None:
+            timed = timed.in_periods(time, period.every)
+    if time is not None and period.every is not None:
+        printer.note(f"{time} has more than {MOST_PERIODS} values: it is cut to periods of {period.every} (--every)")
     number = value_number(value)
     if number is not None:
         timed = timed.with_value(number)
@@ -248,12 +248,12 @@ def _longer_periods(
         yield last, Sketch.merged(parts)
 
 
-def write_table(path: str, found: "pl.DataFrame") -> None:
+def write_table(path: str, table: "pl.DataFrame") -> None:
     """Write a table, whole or not at all."""
     from mcnet._shared.files import whole_file
 
     with whole_file(path) as part:
-        found.write_csv(part) if Path(path).suffix.lower() == ".csv" else found.write_parquet(part)
+        table.write_csv(part) if Path(path).suffix.lower() == ".csv" else table.write_parquet(part)
 
 
 # `mcnet evaluate`: measure how good scores, or the probabilities of a model, are on logs.
@@ -327,15 +327,7 @@ def evaluate(
       mcnet evaluate log.parquet --score pctr --label click --field country \\
           --value bid --actions
     """
-    from mcnet.cli.sources import (
-        check_output,
-        load_model,
-        remembered,
-        remembered_negatives,
-        score_type,
-        source_of,
-        value_number,
-    )
+    from mcnet.cli.sources import check_output, load_model, source_of, value_number
     from mcnet.cli.thresholds import (
         UNSEEN,
         Figures,
@@ -364,14 +356,7 @@ def evaluate(
             raise InputError("--report shows what a model does to the scores; pass --model too")
         check_output(report, [source], force=force, endings=[".html", ".htm"])
     loaded = None if model is None else load_model(model)
-    judged = False
-    if loaded is not None and not source.finished:
-        score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
-        judged = logits is None and loaded.score_type == "logit"
-        logits = score_type(loaded, logits) == "logit"
-        weight = weight or loaded.provenance.get("columns", {}).get("weight")
-        negatives_kept = remembered_negatives(printer, loaded, negatives_kept)
-    spec = source.spec(context, score=score, label=label, weight=weight, logits=logits, negatives_kept=negatives_kept)
+    spec = source.spec_as_fitted(context, printer, None if source.finished else loaded)
     inside = list(spec.fields) or None
     needed = loaded.needed_fields if loaded is not None else ()
     spec = replace(spec, fields=tuple(dict.fromkeys([*spec.fields, *needed])))
@@ -384,11 +369,11 @@ def evaluate(
     if number is not None:
         timed = timed.with_value(number)
     sketch = timed if time is None else timed.only(*(name for name in timed.contexts.names if name != time))
-    if judged:
-        refuse_probabilities_read_as_logits(sketch.score, sketch.rows, name=str(score))
+    if loaded is not None and not source.finished and logits is None and loaded.score_type == "logit":
+        refuse_probabilities_read_as_logits(sketch.score, sketch.rows, name=str(spec.score))
     # Without a model the scores themselves are judged.
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
-    found = evaluate_cells(p, sketch, MetricSettings(level=level), by=inside)
+    evaluation = evaluate_cells(p, sketch, MetricSettings(level=level), by=inside)
     parts: Iterable[tuple[str, Sketch]] | None = None if time is None else sketches_by(timed, time).items()
     if source.journal is not None:
         parts = _longer_periods(source.journal, every, since, until)
@@ -397,8 +382,8 @@ def evaluate(
     periods = None
     if parts is not None:
         periods = evaluate_periods(loaded, parts, MetricSettings(level=level), by=inside or (needed or None))
-    document = {"model": model, **found.to_dict(), **({} if periods is None else {"periods": periods.to_dicts()})}
-    to_do = found.actions() if actions or actions_table is not None else None
+    document = {"model": model, **evaluation.to_dict(), **({} if periods is None else {"periods": periods.to_dicts()})}
+    to_do = evaluation.actions() if actions or actions_table is not None else None
     if to_do is not None:
         document["actions"] = to_do.to_dict()
     share = None
@@ -407,11 +392,11 @@ def evaluate(
         share = unseen.share
         document[UNSEEN] = unseen.to_dict()
         unseen_note(printer, unseen)
-    figures = Figures(found, None if periods is None else periods.pcoc_table(), share)
+    figures = Figures(evaluation, None if periods is None else periods.pcoc_table(), share)
     broken = broken_thresholds(thresholds, figures)
     over_time = [] if periods is None else ["", periods.text()]
     listed = [] if to_do is None else ["", str(to_do)]
-    printer.result({**document, "broken": broken}, str(found), *over_time, *listed)
+    printer.result({**document, "broken": broken}, str(evaluation), *over_time, *listed)
     if table is not None and periods is not None:
         write_table(table, periods.table())
         printer.note(f"{len(periods):,} periods → {table}")
@@ -462,7 +447,7 @@ def slices(
       mcnet slices log.parquet --score pctr --label click
       mcnet slices log.parquet --model model.json --exclude day
     """
-    from mcnet.cli.sources import load_model, remembered, remembered_negatives, score_type, source_of
+    from mcnet.cli.sources import load_model, source_of
     from mcnet.metrics.slices import find_slices
 
     printer = options.printer_of(context, json, quiet)
@@ -470,19 +455,11 @@ def slices(
     if source.finished:
         raise InputError(f"{logs[0]} was sketched before and has no other columns; give the log itself")
     loaded = None if model is None else load_model(model)
-    given = logits is not None
-    if loaded is not None:
-        score, label = remembered(loaded, "score", score), remembered(loaded, "label", label)
-        logits = score_type(loaded, logits) == "logit"
-        weight = weight or loaded.provenance.get("columns", {}).get("weight")
-        negatives_kept = remembered_negatives(printer, loaded, negatives_kept)
-    if score is None or label is None:
+    spec = source.spec_as_fitted(context, printer, loaded, field=None)
+    if spec.score is None or spec.label is None:
         raise InputError("name the columns with --score and --label")
-    spec = source.spec(
-        context, score=score, label=label, field=None, weight=weight, logits=logits, negatives_kept=negatives_kept
-    )
     plain_interrupts()
     length = None if not printer.lively or source.row_count is None else 2 * source.row_count
     with printer.progress("reading twice", length) as advance:
-        found = find_slices(source.paths, spec, loaded, exclude or (), type_given=given, progress=advance)
-    printer.result({"model": model, **found.to_dict()}, str(found))
+        result = find_slices(source.paths, spec, loaded, exclude or (), type_given=logits is not None, progress=advance)
+    printer.result({"model": model, **result.to_dict()}, str(result))

@@ -168,7 +168,7 @@ def monitor(
     from mcnet.operations.alerts import Webhook, add_events, alarm_event
     from mcnet.rows.columns import check_value
     from mcnet.rows.periods import periods_between
-    from mcnet.tracking.replay import warn_of_merged_periods
+    from mcnet.store.compaction import warn_of_merged_periods
 
     printer = options.printer_of(context, json, quiet)
     receiver = Webhook.of(webhook, webhook_secret_file, field_values)

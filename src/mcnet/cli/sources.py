@@ -245,6 +245,26 @@ class RowSource:
             **more,
         )
 
+    def spec_as_fitted(
+        self, context: Any, printer: Printer, model: "CalibrationModel | None", **known: Any
+    ) -> "RowSpec":
+        """Return how the rows are read: by the options of a command, and otherwise as those of a model were.
+
+        Parameters
+        ----------
+        context : as in `spec`.
+        printer : says what is taken from the model.
+        model : None where the options alone count.
+        known : as in `spec`.
+        """
+        if model is not None:
+            given = context.params
+            known |= {role: remembered(model, role, given[role]) for role in ("score", "label")}
+            known["logits"] = score_type(model, given["logits"]) == "logit"
+            known["weight"] = given["weight"] or model.provenance.get("columns", {}).get("weight")
+            known["negatives_kept"] = remembered_negatives(printer, model, given["negatives_kept"])
+        return self.spec(context, **known)
+
     def with_time(self, spec: "RowSpec", time: str | None, every: "str | AutomaticPeriod | None") -> "RowSpec":
         """Return the spec with a column of time, if any, as a further field, cut to periods (days)."""
         if time is None:
@@ -275,9 +295,9 @@ class RowSource:
         refuse_other_fields(fields, spec.fields, exclude)
         if fields is None:
             return spec
-        found = self.find_fields(printer, spec, time, exclude or ())
-        say_fields(printer, found)
-        return replace(spec, fields=found.fields)
+        search = self.find_fields(printer, spec, time, exclude or ())
+        say_fields(printer, search)
+        return replace(spec, fields=search.fields)
 
     def refuse_time(self, time: str | None) -> None:
         """Refuse a column of time for a journal."""
@@ -338,12 +358,12 @@ def refuse_other_fields(fields: str | None, named: Sequence[str], exclude: Seque
         raise InputError("--fields auto and --field were both given; give one of them")
 
 
-def say_fields(printer: Printer, found: "FieldSearch") -> None:
+def say_fields(printer: Printer, search: "FieldSearch") -> None:
     """Say which fields were chosen, and which columns look like outcomes."""
-    gain = found.base_log_loss - found.log_loss
-    chosen = f"{', '.join(found.fields)} (log-loss {gain:.5f} lower)" if found.fields else "none gains anything"
+    gain = search.base_log_loss - search.log_loss
+    chosen = f"{', '.join(search.fields)} (log-loss {gain:.5f} lower)" if search.fields else "none gains anything"
     printer.note(f"fields chosen: {chosen}; only you know whether they are known at serving. mcnet fields shows all")
-    for one in found.candidates:
+    for one in search.candidates:
         if one.warning is not None:
             printer.note(f"{one.name} {one.warning}: not taken")
 

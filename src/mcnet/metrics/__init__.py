@@ -1,7 +1,7 @@
 """How good probabilities are: PCOC, F-RCE, AUC, log-loss, the ECE family, with intervals.
 
 - `metric`: every metric, one entry each; add one here. `evaluation`: all of them at once, from rows or a sketch.
-- Metrics: `calibration_error` (of field values and of bins), `scores` (log-loss, Brier, AUC, GAUC), `smooth_error`.
+- Metrics: `calibration_error` (of field values, of bins, smooth), `scores` (log-loss, Brier, AUC, GAUC).
 - Money: `money` (over-bid and under-bid), `actions` (the field values to act on).
 - `slices`: which values of any column are off, by the sums of `slice_sums`.
 - What they work on: `judged_rows`, `sums`, `field_values`. How sure they are: `intervals`. Their tables: `text`.
@@ -20,6 +20,8 @@ from mcnet.metrics.calibration_error import (
     prob_ece,
     prob_ece_width,
     reliability,
+    smooth_ece,
+    smooth_ece_at,
 )
 from mcnet.metrics.evaluation import Evaluation, evaluate, evaluate_columns
 from mcnet.metrics.field_values import CodedField, FieldEvaluation, FieldTable
@@ -36,7 +38,6 @@ from mcnet.metrics.scores import (
     log_loss,
     log_loss_difference,
 )
-from mcnet.metrics.smooth_error import smooth_ece, smooth_ece_at
 from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.metrics.text import compare
 

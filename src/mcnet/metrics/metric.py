@@ -8,11 +8,10 @@ from math import nan
 from typing import Any, Literal
 
 from mcnet.errors import InputError
-from mcnet.metrics.calibration_error import cal_n, f_ece, f_rce, mean_mvce, mf_rce, pcoc, pcoc_std
+from mcnet.metrics.calibration_error import cal_n, f_ece, f_rce, mean_mvce, mean_smooth_ece, mf_rce, pcoc, pcoc_std
 from mcnet.metrics.intervals import Estimate
 from mcnet.metrics.judged_rows import JudgedRows, JudgedSums, MetricSettings
 from mcnet.metrics.scores import brier, excess_log_loss, kl_to_truth, log_loss
-from mcnet.metrics.smooth_error import mean_smooth_ece
 
 
 @dataclass(frozen=True)

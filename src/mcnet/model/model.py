@@ -282,7 +282,7 @@ class CalibrationModel:
             own = sketch.contexts.columns(sketch.contexts.all())
             table = self.contexts.field_codes([column for column in own if column.name in self.fields])
             return self._summed_up(sketch.score, table, sketch.context)
-        which = self.contexts.places_of(sketch.contexts)[sketch.context]
+        which = self.contexts.indices_of(sketch.contexts)[sketch.context]
         result = self._evaluator(sketch.score, which, 1)
         if self.asks_family:
             columns = sketch.contexts.columns(sketch.context)

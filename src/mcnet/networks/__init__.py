@@ -4,8 +4,8 @@
   beside a calibrator), `calibrator` (what they share). `module`: MCNet inside your own training loop.
 - The networks: `kinds` (the monotone networks that a bin can have), `monotone` (a bank of them, and their integrals,
   Clenshaw–Curtis and Gauss–Legendre), `adaptive` (AdaCalib).
-- Training on a sketch: `bank`, `objective`, `optimise`, `training_points`. Training on rows: `training` (and an
-  auxiliary network), `literal` (as published).
+- Training: `bank` (on a sketch, and on rows as published), `objective`, `optimise`, `training_points` (what networks
+  are given: cells of a sketch, features of rows), `training` (on rows, and an auxiliary network).
 """
 
 from typing import TYPE_CHECKING, Any

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, sigmoid
-from mcnet.networks.bank import BankFit, LineFunction, interpolate, order_violation
+from mcnet.networks.bank import BankFit, BankOnSharedNodes, LineFunction, interpolate, order_violation
 from mcnet.networks.baselines import LinePlot
-from mcnet.networks.literal import BankOnSharedNodes
 from mcnet.networks.objective import (
     Penalties,
     balance_loss,

@@ -17,10 +17,15 @@ from mcnet.calibrators.training_state import EarlierFit, TrainingState, load_wit
 from mcnet.curves.curves import Curves
 from mcnet.errors import NotSupportedError
 from mcnet.model.model import CalibrationModel
-from mcnet.networks.training_points import TrainedFunction, TrainingCells, compiled_curves
+from mcnet.networks.training_points import (
+    EncodedFeatures,
+    FeatureEncoding,
+    TrainedFunction,
+    TrainingCells,
+    compiled_curves,
+)
 from mcnet.rows.columns import check_lengths, labels_column, restore_negatives, scores_column, weights_column
 from mcnet.rows.contexts import MOST_COMPILED_COMBINATIONS, Contexts
-from mcnet.rows.features import EncodedFeatures, FeatureEncoding
 from mcnet.rows.fields import FieldColumn, field_columns
 from mcnet.sketch.sketch import Sketch
 

@@ -358,7 +358,7 @@ class MCNet(NetworkCalibrator):
         return fit_bank(training_cells(sketch, field_aware=aware), self._config(bins), earlier, self.progress)
 
     def _train_on_rows(self, sketch: Sketch, rows: FitRows, earlier: Any) -> TrainedFunction:
-        from mcnet.networks.literal import fit_bank_on_rows
+        from mcnet.networks.bank import fit_bank_on_rows
         from mcnet.networks.training import RowSchedule
 
         codes, sizes = rows.codes(sketch.contexts)

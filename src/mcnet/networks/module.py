@@ -272,7 +272,7 @@ class MonotonicCalibration(nn.Module):
             raise InputError(f"the variant is {variant!r}; it must be 'none' or 'field'")
         if variant == "none" and sizes is not None:
             raise InputError("MCNet-None sees no field; leave sizes out, or take 'field'")
-        from mcnet.networks.literal import paper_config
+        from mcnet.networks.bank import paper_config
 
         shape = paper_config(field=variant == "field")[0].shape
         settings: dict[str, Any] = {

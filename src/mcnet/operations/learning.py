@@ -19,12 +19,12 @@ from mcnet.model.model import CalibrationModel
 from mcnet.rows.periods import periods_between
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
+from mcnet.store.entries import past_digests
 from mcnet.store.journal import Journal
 from mcnet.store.state import MONITOR, LoopState
 from mcnet.tracking.forecast import Forecast
 from mcnet.tracking.learner import Learner
 from mcnet.tracking.monitor import Monitor
-from mcnet.tracking.replay import past_digests
 from mcnet.tracking.tracker_file import tracker_of_state, tracker_state
 
 # The result of a period beside its forecasts.

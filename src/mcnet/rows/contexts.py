@@ -186,10 +186,10 @@ class Contexts:
         return compact, order[inverse].astype(np.int32, copy=False)
 
     def compacted(self) -> tuple["Contexts", NDArray[np.int32]]:
-        """Return the same contexts with only values in use, in canonical order, and each one's new place."""
+        """Return the same contexts with only values in use, in canonical order, and each one's new index."""
         values, renumber = [], []
-        for place, known in enumerate(self.values):
-            used = np.flatnonzero(np.bincount(self.table[:, place] + 1, minlength=len(known) + 1)[1:]).tolist()
+        for f, known in enumerate(self.values):
+            used = np.flatnonzero(np.bincount(self.table[:, f] + 1, minlength=len(known) + 1)[1:]).tolist()
             kept = sorted_values({known[code] for code in used})
             index = {value: code for code, value in enumerate(kept)}
             values.append(kept)
@@ -204,7 +204,7 @@ class Contexts:
         return replace(self, values=tuple(values), table=table[order]), indices
 
     def united(self, other: "Contexts") -> tuple["Contexts", NDArray[np.int32], NDArray[np.int32]]:
-        """Return the contexts of both (of the same fields), and the new places of this one's and the other's."""
+        """Return the contexts of both (of the same fields), and the new indices of this one's and the other's."""
         if not self.names:
             return self, np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32)
         columns = []
@@ -220,11 +220,11 @@ class Contexts:
         return contexts, indices[: len(self)], indices[len(self) :]
 
     def all(self) -> NDArray[np.int32]:
-        """Return the places of all contexts: 0, 1, 2 …"""
+        """Return the indices of all contexts: 0, 1, 2 …"""
         return np.arange(len(self), dtype=np.int32)
 
     def subset(self, keep: NDArray[np.int32]) -> "Contexts":
-        """Return the contexts at the places given, with the same lists of values."""
+        """Return the contexts of these indices, with the same lists of values."""
         return replace(self, table=self.table[keep])
 
     def completed(self, limit: int) -> "Contexts":
@@ -240,9 +240,9 @@ class Contexts:
             table = np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1).reshape(-1, len(ranges))[1:]
         else:
             alone = []
-            for place, known in enumerate(self.values):
+            for f, known in enumerate(self.values):
                 rows = np.full((len(known), len(self.names)), ANY, dtype=np.int32)
-                rows[:, place] = np.arange(len(known))
+                rows[:, f] = np.arange(len(known))
                 alone.append(rows)
             both = np.concatenate([self.table, *alone])
             result, _ = distinct_combinations(list(both.T + 1), [len(known) + 1 for known in self.values])
@@ -264,7 +264,7 @@ class Contexts:
         return np.column_stack(
             [
                 column.mapped(np.array([indices.get(value, ANY) for value in column.values], dtype=np.int32))
-                for indices, column in zip(self._places, self.aligned(columns), strict=True)
+                for indices, column in zip(self._indices, self.aligned(columns), strict=True)
             ]
         )
 
@@ -272,7 +272,7 @@ class Contexts:
         """Return the number of each row's combination: the sum over fields of stride · (code + 1)."""
         small = strides[0] * (len(self.values[0]) + 1) < 2**31
         keys: NDArray[Any] = np.zeros(0)
-        for indices, column, stride in zip(self._places, self.aligned(columns), strides, strict=True):
+        for indices, column, stride in zip(self._indices, self.aligned(columns), strides, strict=True):
             digits = np.array([indices.get(value, ANY) + 1 for value in column.values], dtype=np.int64)
             if small:  # one look at the rows
                 part: NDArray[Any] = column.mapped((digits * stride).astype(np.int32))
@@ -375,7 +375,7 @@ class Contexts:
         """Return the context of every row, -1 where this combination is unknown."""
         columns = self.aligned(columns)
         tables = [
-            np.array([self._places[f].get(value, ANY) for value in column.values], dtype=np.int32)
+            np.array([self._indices[f].get(value, ANY) for value in column.values], dtype=np.int32)
             for f, column in enumerate(columns)
         ]
         if len(columns) == 1:
@@ -389,8 +389,8 @@ class Contexts:
         """Return the context of each row of field codes `[rows, fields]`, -1 where this combination is unknown."""
         return self._index.find(list(codes.T + 1))
 
-    def places_of(self, other: "Contexts") -> NDArray[np.int32]:
-        """Return the place here of each context of another, by the fields that are known here; -1 where unknown."""
+    def indices_of(self, other: "Contexts") -> NDArray[np.int32]:
+        """Return the index here of each context of another, by the fields that are known here; -1 where unknown."""
         if not self.names:
             return np.full(len(other), -1, dtype=np.int32)
         return self.lookup([column for column in other.columns(other.all()) if column.name in self.names])
@@ -402,7 +402,7 @@ class Contexts:
     def codes_of(self, values: Sequence[Any]) -> tuple[int, ...]:
         """Return the code of each of one row's values, in the order of the fields; ANY for an unseen value."""
         return tuple(
-            [index.get(text(v), ANY) for index, text, v in zip(self._places, self._texts, values, strict=True)]
+            [index.get(text(v), ANY) for index, text, v in zip(self._indices, self._texts, values, strict=True)]
         )
 
     @cached_property
@@ -418,7 +418,7 @@ class Contexts:
         return {tuple(row): index for index, row in enumerate(self.table.tolist())}
 
     @cached_property
-    def _places(self) -> list[dict[str | None, int]]:
+    def _indices(self) -> list[dict[str | None, int]]:
         return [{value: code for code, value in enumerate(known)} for known in self.values]
 
     @cached_property

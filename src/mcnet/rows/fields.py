@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import CodeArray, IntArray
+from mcnet._shared.distinct_values import distinct_rows, rows_of_keys, string_views, take, worth_compiling
 from mcnet.errors import InputError
-from mcnet.rows.distinct_values import distinct_rows, rows_of_keys, string_views, take, worth_compiling
 
 # Tables of Polars, pandas and Arrow: recognise them, without importing the libraries.
 

@@ -139,13 +139,13 @@ class Dialect:
         """
         from mcnet.rows.derived import CLOCK, HOURS, WEEKDAYS, bin_texts, derivation
 
-        found = derivation(name)
-        assert found is not None
-        if found[1] in CLOCK:
+        derived = derivation(name)
+        assert derived is not None
+        if derived[1] in CLOCK:
             timestamp = self.timestamp(column, zoned)
             day = self._of(self.weekday.format(timestamp), enumerate(WEEKDAYS, 1))
             hour = self._of(f"EXTRACT(HOUR FROM {timestamp})", enumerate(HOURS))
-            return {"hour": hour, "weekday": day}.get(found[1], f"({day} || ' ' || {hour})")
+            return {"hour": hour, "weekday": day}.get(derived[1], f"({day} || ' ' || {hour})")
         number = self.double_column(column)
         *below, last = bin_texts(edges or ())
         cases = "".join(

@@ -1,6 +1,5 @@
-"""Sketches from sketches: sums, other fields, parts of the rows, bins of equal mass."""
+"""Sketches from a sketch: other fields, parts of the rows, bins of equal mass."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, IntArray, sums_by
-from mcnet._shared.messages import warn
 from mcnet.errors import InputError
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import MISSING_LABEL, FieldColumn, field_columns, sort_key
@@ -124,64 +122,6 @@ def _regrouped(sketch: Sketch, columns: list[FieldColumn]) -> Sketch:
     contexts, order = Contexts.of(columns, len(sketch.contexts))
     cells = Cells(order[sketch.context], sketch.cells.key, sketch.fold, sketch.cells.sums).added_up()
     return replace(sketch, contexts=contexts, cells=cells)
-
-
-# Sums of sketches.
-
-
-def sum_of_sketches(sketches: Sequence[Sketch]) -> Sketch:
-    """Return the sum of one or more sketches; see `Sketch.merged`."""
-    if not sketches:
-        raise InputError("there is no sketch to merge; give at least one")
-    if len(sketches) > 1:
-        counts = Counter(source for sketch in sketches for source in sketch.sources)
-        repeated = sum(count > 1 for count in counts.values())
-        if repeated:
-            warn(
-                f"{repeated:,} of the {len(counts):,} sources of these sketches are in more than one of them: "
-                "the rows of these count more than once"
-            )
-    parts = list(sketches)
-    if len({sketch.value_kind for sketch in parts}) > 1:
-        warn("the sum of these sketches has no values: one has none, or knows them of positives alone")
-        parts = [sketch.without_values() for sketch in parts]
-    while len(parts) > 1:  # neighbours first: one after the other, thousands of them would take the square of the time
-        left = parts[-1:] if len(parts) % 2 else []
-        parts = [*(_sum(one, other) for one, other in zip(parts[::2], parts[1::2], strict=False)), *left]
-    return parts[0]
-
-
-def _sum(one: Sketch, other: Sketch) -> Sketch:
-    other = in_field_order(other, one.contexts.names)
-    for what, here, there in (
-        ("resolution", one.resolution, other.resolution),
-        ("fields", one.contexts.names, other.contexts.names),
-        ("folds", one.folds, other.folds),
-        ("score type", one.score_type, other.score_type),
-    ):
-        if here != there:
-            raise InputError(f"sketches of different {what} do not add up: {here} and {there}; make both alike")
-    if (one.weight_squares is None) != (other.weight_squares is None):
-        raise InputError(
-            "a sketch whose rows are weighted by propensity and one without do not add up: make both with propensity; "
-            "rows that are always logged have 1"
-        )
-    contexts, first, second = one.contexts.united(other.contexts)
-    both = Cells.concatenate(
-        Cells(first[one.context], one.cells.key, one.fold, one.cells.sums),
-        Cells(second[other.context], other.cells.key, other.fold, other.cells.sums),
-    )
-    return replace(
-        one,
-        contexts=contexts,
-        cells=both.added_up(),
-        rows=one.rows + other.rows,
-        dropped_rows=one.dropped_rows + other.dropped_rows,
-        columns={name: column for name, column in one.columns.items() if other.columns.get(name) == column},
-        negatives_kept=one.negatives_kept if one.negatives_kept == other.negatives_kept else None,
-        known_sources=tuple(dict.fromkeys((*one.sources, *other.sources))),
-        weight_squares=None if one.weight_squares is None else one.weight_squares + (other.weight_squares or 0.0),
-    )
 
 
 # Split a sketch: by the values of a field, or into what a fit sees and what is held back from it.

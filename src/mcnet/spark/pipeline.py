@@ -34,17 +34,17 @@ from mcnet.spark.sketching import sketch
 # The parameters that the estimator and its model share, in the manner of `pyspark.ml`.
 
 
-def _parameter(name: str, doc: str, converter: Any) -> Any:
+def _parameter(name: str, doc: str, converter: Any = TypeConverters.toString) -> Any:
     return Param(Params._dummy(), name, doc, typeConverter=converter)
 
 
 class CalibrationParams(Params):
     """Names of columns, and what their scores are."""
 
-    scoreCol = _parameter("scoreCol", "column of scores; of a vector, class 1", TypeConverters.toString)
+    scoreCol = _parameter("scoreCol", "column of scores; of a vector, class 1")
     fieldCols = _parameter("fieldCols", "field columns", TypeConverters.toListString)
-    outputCol = _parameter("outputCol", "column of calibrated probabilities", TypeConverters.toString)
-    scoreType = _parameter("scoreType", "what the scores are: probability or logit", TypeConverters.toString)
+    outputCol = _parameter("outputCol", "column of calibrated probabilities")
+    scoreType = _parameter("scoreType", "what the scores are: probability or logit")
 
     def __init__(self) -> None:
         """Set the defaults."""
@@ -171,15 +171,11 @@ class CalibrationEstimator(Estimator, CalibrationParams, DefaultParamsReadable, 
     negativesKept : the fraction of negatives that survived down-sampling; they are weighted back.
     """
 
-    labelCol: Any = Param(Params._dummy(), "labelCol", "column of labels", typeConverter=TypeConverters.toString)
-    weightCol: Any = Param(Params._dummy(), "weightCol", "column of weights", typeConverter=TypeConverters.toString)
-    method: Any = Param(Params._dummy(), "method", "one of mcnet.methods()", typeConverter=TypeConverters.toString)
-    methodParams: Any = Param(
-        Params._dummy(), "methodParams", "parameters of the method, as JSON", typeConverter=TypeConverters.toString
-    )
-    negativesKept: Any = Param(
-        Params._dummy(), "negativesKept", "fraction of negatives kept", typeConverter=TypeConverters.toFloat
-    )
+    labelCol = _parameter("labelCol", "column of labels")
+    weightCol = _parameter("weightCol", "column of weights")
+    method = _parameter("method", "one of mcnet.methods()")
+    methodParams = _parameter("methodParams", "parameters of the method, as JSON")
+    negativesKept = _parameter("negativesKept", "fraction of negatives kept", TypeConverters.toFloat)
 
     @keyword_only
     def __init__(
@@ -298,11 +294,11 @@ class CalibrationEvaluator(Evaluator, DefaultParamsReadable, DefaultParamsWritab
     fieldCols : the fields to judge inside of.
     """
 
-    metricName: Any = Param(Params._dummy(), "metricName", "metric", typeConverter=TypeConverters.toString)
-    probabilityCol: Any = Param(Params._dummy(), "probabilityCol", "column", typeConverter=TypeConverters.toString)
-    labelCol: Any = Param(Params._dummy(), "labelCol", "column of labels", typeConverter=TypeConverters.toString)
-    weightCol: Any = Param(Params._dummy(), "weightCol", "column of weights", typeConverter=TypeConverters.toString)
-    fieldCols: Any = Param(Params._dummy(), "fieldCols", "fields", typeConverter=TypeConverters.toListString)
+    metricName = _parameter("metricName", "metric")
+    probabilityCol = _parameter("probabilityCol", "column")
+    labelCol = _parameter("labelCol", "column of labels")
+    weightCol = _parameter("weightCol", "column of weights")
+    fieldCols = _parameter("fieldCols", "fields", TypeConverters.toListString)
 
     @keyword_only
     def __init__(

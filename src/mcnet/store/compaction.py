@@ -1,5 +1,6 @@
 """Make the journal of a store smaller: merge the sources of old periods, forget old periods and keys."""
 
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
+from mcnet.errors import CalibrationWarning
 from mcnet.rows.periods import (
     cut_to_periods,
     is_timestamp,
@@ -126,3 +128,18 @@ def _longer(period: str, every: str | None) -> str:
     import polars as pl
 
     return period_text(cut_to_periods(pl.Series("period", [period]), every)[0])
+
+
+def warn_of_merged_periods(journal: "Journal", *, stacklevel: int = 2) -> None:
+    """Warn if a journal has periods of several lengths: each is taken for one period that begins where it is named."""
+    merged = journal.merged_periods()
+    others = len(journal.periods) - len(merged)
+    if merged and others:
+        first = sorted_periods(list(merged))[0]
+        warnings.warn(
+            f"{len(merged):,} periods of {journal.path} are compacted from shorter ones ({first} from {merged[first]}) "
+            f"and {others:,} are not; each counts as one period, so how much periods differ is learnt wrongly: compact "
+            "all of them alike, or begin after the compacted ones",
+            CalibrationWarning,
+            stacklevel=stacklevel + 1,
+        )

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from os import SEEK_END, PathLike
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from mcnet.sketch.scan import are_sketches, unnamed_column
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
 from mcnet.sketch.views import sketches_by
+
+if TYPE_CHECKING:
+    from mcnet.store.journal import Journal
 
 COMPACTED = "(compacted)"
 """The source of what compacting has merged."""
@@ -72,6 +75,25 @@ def sketch_digest(sketch: Sketch) -> str:
     for array in (sketch.contexts.table, cells.context, cells.key, cells.sums):
         found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()[:32]
+
+
+def past_digests(journal: "Journal") -> dict[str, str]:
+    """Return, for each period in order, a digest of the rows of this and all earlier periods.
+
+    Where positives are still missing, it is also one of the share that is believed to have arrived.
+    """
+    found: dict[str, list[str]] = defaultdict(list)
+    arrival = journal.arrival()
+    for period in journal.released:
+        found[period].append("released")
+    for entry in journal.entries():
+        arrived = (1.0, 0.0) if arrival is None else arrival.at(entry.age)
+        found[entry.period].append(entry.digest if arrived[0] == 1.0 else f"{entry.digest} {arrived}")
+    result, before = {}, ""
+    for period in sorted_periods(list(found)):
+        text = "\n".join([before, period, *sorted(found[period])])
+        result[period] = before = hashlib.sha256(text.encode()).hexdigest()
+    return result
 
 
 def entry_key(entry: Entry) -> EntryKey:

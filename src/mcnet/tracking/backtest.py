@@ -21,6 +21,7 @@ from mcnet.rows.spec import Resolution, RowSpec, field_names
 from mcnet.sketch.scan import scan_table
 from mcnet.sketch.views import sketches_by
 from mcnet.store import is_store
+from mcnet.store.compaction import warn_of_merged_periods
 from mcnet.store.entries import GUARDS, Addition
 from mcnet.store.journal import Journal
 from mcnet.tracking.backtest_forecasters import (
@@ -33,7 +34,6 @@ from mcnet.tracking.backtest_forecasters import (
 )
 from mcnet.tracking.backtest_result import Backtest, backtest_of
 from mcnet.tracking.backtest_run import Plan, read_lines, run_plan
-from mcnet.tracking.replay import warn_of_merged_periods
 
 if TYPE_CHECKING:
     from mcnet.tracking.tracker import Tracker

@@ -20,7 +20,7 @@ from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import elapsed_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.arrival import ArrivalCurve, corrected_sketch
-from mcnet.store.entries import Entry
+from mcnet.store.entries import Entry, past_digests
 from mcnet.store.journal import Journal
 from mcnet.tracking.backtest_forecasters import (
     BASE,
@@ -31,7 +31,6 @@ from mcnet.tracking.backtest_forecasters import (
     TrackerForecaster,
     parse_memories,
 )
-from mcnet.tracking.replay import past_digests
 
 # The counts that a journal had at some moment of the past, where positives arrive late: for backtests.
 

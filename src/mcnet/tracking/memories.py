@@ -201,7 +201,7 @@ class ModelExpert:
         """Return the calibrated logit of each row."""
         places = None
         if self.model.fields:
-            places = self.model.contexts.places_of(contexts)
+            places = self.model.contexts.indices_of(contexts)
             places = np.where((contexts.table == ANY).any(axis=1), np.int32(-1), places)[which]
         return logit(self._evaluator(sigmoid(raw), places, 1))
 

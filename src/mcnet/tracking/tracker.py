@@ -413,7 +413,7 @@ class Tracker:
         -------
         self : the tracker.
         """
-        from mcnet.tracking.replay import follow_journal
+        from mcnet.tracking.tracker_file import follow_journal
 
         self._learner = follow_journal(
             journal, self._learner.copied(), lambda: Learner(self.method, self.memories, self.delay)

@@ -3,10 +3,12 @@
 Sketches are written first, under names made from their contents; then the JSON file that names them takes the place of
 the last one in a single step; then sketches that it does not name are removed. Whatever kills the writer, the folder
 has the old tracker or the new one.
+
+A tracker may also follow a journal: what it has learnt is compared with the journal, and the rest is learnt.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,13 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.files import checksum, disk_path, write_json
+from mcnet._shared.messages import warn
 from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.rows.periods import periods_between
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.entries import sketch_digest
+from mcnet.store.compaction import warn_of_merged_periods
+from mcnet.store.entries import past_digests, sketch_digest
+from mcnet.store.journal import Journal
 from mcnet.tracking.forecast import APART, LEVEL_CHANGE, Forecast, Stack, divided_belief, widened_belief
 from mcnet.tracking.learner import Clock, Judgement, Learner
 from mcnet.tracking.memories import EffectVariance, Expert, Memory, Seasons, expert_from_state
@@ -222,3 +228,52 @@ def _sketch(name: str | None, load: Callable[[str], Sketch]) -> Sketch | None:
     if name != f"memory-{sketch_digest(sketch)}.parquet":
         raise InputError(f"{name} has other rows than were saved")
     return sketch
+
+
+# Bring a tracker up to date with a journal.
+
+
+def follow_journal(journal: Journal, learner: Learner, afresh: Callable[[], Learner]) -> Learner:
+    """Return a learner that knows every period of a journal, as if they had been learnt in their order.
+
+    What was learnt so far is known by a digest that each period continues, so that it is found out whether the periods
+    learnt are still the same ones in the journal. If so, only those after them are read; otherwise all are, unless the
+    journal lacks periods that were learnt: these would be forgotten.
+    """
+    journal = journal.snapshot()  # others may add to it meanwhile
+    warn_of_merged_periods(journal, stacklevel=3)
+    digests = past_digests(journal)
+    periods = list(digests)
+    known = 0
+    if learner.journal_digest is not None and learner.clock.last in digests:
+        place = periods.index(learner.clock.last)
+        known = place + 1 if digests[learner.clock.last] == learner.journal_digest else 0
+    if known == 0 and learner.learnt:
+        _refuse_to_forget(learner, journal, periods)
+        learner = afresh()
+    released = journal.released
+    for period, sketch in journal.sketches(since=periods[known]) if known < len(periods) else ():
+        learner.clock.check(period)
+        suspect = learner.learn(sketch, period, look=period not in released)
+        if suspect is not None:
+            warn(f"{learner.look.told(suspect)}; Journal.release learns it all the same")
+        learner.journal_digest = digests[period]
+    return learner
+
+
+def _refuse_to_forget(learner: Learner, journal: Journal, periods: Sequence[str]) -> None:
+    """Refuse a journal that has fewer periods until the last one learnt than were learnt."""
+    last = learner.clock.last
+    anew = "to start anew from this journal alone, make a tracker with Tracker.from_journal(journal)"
+    if last is None:
+        raise InputError(
+            f"this tracker has learnt {learner.learnt:,} periods without names, so they cannot be found in the journal "
+            f"{journal.path}; {anew}"
+        )
+    there = len(periods_between(periods, None, last)) if periods else 0
+    if there < learner.learnt:
+        raise InputError(
+            f"this tracker has learnt {learner.learnt:,} periods until {last}, but the journal {journal.path} has "
+            f"{there:,} until then: following it would forget the others; is it the right journal? If periods were "
+            f"removed from it or merged: {anew}"
+        )

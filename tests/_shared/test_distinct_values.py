@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcnet
-from mcnet.rows import distinct_values as distinct
-from mcnet.rows import distinct_values as string_views_module
+from mcnet._shared import distinct_values as distinct
+from mcnet._shared import distinct_values as string_views_module
+from mcnet._shared.distinct_values import distinct_rows, rows_of_keys, string_views, take
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.distinct_values import distinct_rows, rows_of_keys, string_views, take
 from mcnet.rows.fields import field_columns, field_text, sort_key
 
 LIMITS = {name: np.iinfo(name) for name in ("int8", "uint8", "int16", "int32", "uint32", "int64", "uint64")}
