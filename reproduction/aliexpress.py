@@ -1,5 +1,6 @@
 """The AliExpress search logs as published: user and item files joined on the search, in bounded memory."""
 
+import json
 import shutil
 import tempfile
 import zipfile
@@ -8,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mcnet._shared.files import whole_file
+from mcnet._shared.files import whole_file, write_json
 from mcnet.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
@@ -49,12 +50,20 @@ def prepare_aliexpress(
     `train.csv` and `test.csv` with the header search_id, categorical_1…16, numerical_1…63, click, conversion. With
     several countries the rows have one more column, `country`: the number of the country in the order of its name.
     Rows are streamed; only the user file's rows, one per search, are held in memory at once. A part that is there
-    already is not made again.
+    already is not made again; it is refused if `source` has other files than it was made from.
     """
     folder, out = Path(source), Path(target)
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}; it should have the AliExpress files")
+    countries = [sorted(_by_country(folder, "user", part)) for part in parts if not _has_processed(folder, part)]
+    if any(names != countries[0] for names in countries):
+        told = "; ".join(", ".join(names) for names in countries)
+        raise InputError(f"the parts in {folder} have different countries ({told}); give all files of each country")
     out.mkdir(parents=True, exist_ok=True)
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.suffix.lower() in (".csv", ".zip")}
+    source_list = out / "sources.json"
+    if source_list.exists() and json.loads(source_list.read_text("utf-8")) != sizes:
+        raise InputError(f"{folder} has other files than when {out} was made from it; delete {out}, or use another one")
     made: dict[Part, Path] = {}
     for part in parts:
         made[part] = out / f"{part}.parquet"
@@ -67,6 +76,7 @@ def prepare_aliexpress(
             frame = _processed(folder, part) if processed else _all_countries(folder, part, Path(scratch))
             with whole_file(made[part]) as path:
                 _sink(frame, path, f"the {part} files in {folder}")
+        write_json(source_list, sizes)
     return made
 
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from mcnet.errors import CalibrationWarning, InputError
 from mcnet.networks.with_features import WithFeatures
-from reproduction.pages import Cell, Page, Table, Value
+from reproduction.pages import Cell, Page, Table, Value, slug
 from reproduction.published import AUXILIARY, PERFORMANCE
 from reproduction.settings import Settings
 from reproduction.setup import SeenTasks, quick_note
-from reproduction.significance import errors
+from reproduction.significance import errors, remains
 from reproduction.sources import ALL_TASKS, Trained
 from reproduction.tasks import Sample, Task
 from reproduction.trials import MCNETS, ROSTER, Contender, Trial, column, judge, run_trial, settings_note, trained_note
@@ -165,9 +165,8 @@ def _table(task: str, trained: Trained, methods: dict[str, list[Trial]]) -> Tabl
                 *theirs,
             )
         )
-    slug = task.lower().replace(" (", "-").replace(")", "").replace(" ", "-")
     caption = f"{task}; the base predictor knew {trained} of the features" if trained == "half" else task
-    return Table(slug if trained == "all" else f"{slug}-half", caption, headings, lines)
+    return Table(slug(task) if trained == "all" else f"{slug(task)}-half", caption, headings, lines)
 
 
 def _finding(results: Results) -> list[str]:
@@ -190,4 +189,9 @@ def _finding(results: Results) -> list[str]:
             f"Where the base predictor {who}, the AUC rises by {RISE} or more in {raised} of {cases} cases "
             f"({'; '.join(parts)}), and the PCOC moves away from 1 in {worse}."
         )
+    baselines = [aux_name(row) for row in ROSTER if row.name in MODELS and row.name in ("NeuCalib", "AdaCalib")]
+    for (task, trained), methods in results.items():
+        levels = {name: float(np.mean(column(trials, "log_loss"))) for name, trials in methods.items()}
+        title = f"{task}, {trained} of the features known: log-loss"
+        sentences.append(remains(levels, baselines, title, "-Aux"))
     return sentences

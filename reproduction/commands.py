@@ -39,7 +39,11 @@ Score = Annotated[
 ]
 Label = Annotated[
     list[str] | None,
-    typer.Option("--label", metavar="COLUMN", help="Own rows: the label, a task each; rows without it are left out."),
+    typer.Option(
+        "--label",
+        metavar="COLUMN",
+        help="Own rows: the label, a task each; rows without it are left out. sale/click: sales among clicks.",
+    ),
 ]
 SplitColumn = Annotated[
     str | None,

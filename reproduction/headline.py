@@ -1,5 +1,6 @@
 """The headline: what a PCOC of 0.9745 on shifted test rows takes, and what can give it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal, NamedTuple
@@ -52,13 +53,21 @@ class Grid:
     """The trainings compared.
 
     Starts × learning rates × β; with the last β, the same without exp(r), as the formula is printed, and with an L2
-    term at the first learning rate; the rate falls to zero in one more run of the boldest setting.
+    term at the first learning rate; the rate falls to zero in one more run of the boldest setting. As torch's own start
+    is random, it is drawn `draws` times at the first learning rate and the last β, the paper's.
     """
 
     orders: tuple[float, ...] = (0.0, 0.01, 0.1, 1.0)
     rates: tuple[float, ...] = (1e-5, 1e-4, 1e-3)
     epochs: tuple[int, ...] = (2, 5, 10)
     decays: tuple[float, ...] = (1e-5, 1e-3)
+    draws: int = 3
+
+    def starts(self, recipe: LiteralRecipe, seed: int) -> list[LiteralRecipe]:
+        """Return the recipe from each start that it is trained from, for the rows of a seed."""
+        several = recipe.start == "torch" and not recipe.decay
+        several = several and (recipe.rate, recipe.order) == (self.rates[0], self.orders[-1])
+        return [replace(recipe, seed=seed + 1000 * draw) for draw in range(self.draws if several else 1)]
 
 
 class Level(NamedTuple):
@@ -69,7 +78,7 @@ class Level(NamedTuple):
 
 
 Results = dict[tuple[LiteralRecipe, int], list[Look]]
-"""What was seen of each training after each number of epochs, seed by seed."""
+"""What was seen of each training after each number of epochs, seed by seed and start by start."""
 
 FULL, QUICK = Grid(), Grid((0.0, 1.0), (1e-5, 1e-3), decays=(1e-3,))
 
@@ -81,7 +90,7 @@ def headline(settings: Settings) -> Page:
     results: Results = {}
     few: FewSteps = {}
     forces: dict[float, Forces] = {}
-    kept, total = KeptTrainings(settings.out / "headline-trainings"), settings.seeds * len(_recipes(grid))
+    kept, trainings = KeptTrainings(settings.out / "headline-trainings"), 0
     for seed in range(settings.seeds):
         task, *others = settings.source.tasks(seed, wanted=("CTR (AliExpress)", "CVR (AliExpress)"), shift=True)
         for other in others[:1]:
@@ -94,14 +103,16 @@ def headline(settings: Settings) -> Page:
             anchors.setdefault(contender.name, []).append(run_trial(contender, task, seed, settings.progress))
         for recipe in _recipes(grid):
             settings.say(f"seed {seed}: {_short(recipe)}")
-            training = _train(task, replace(recipe, seed=seed), grid, kept)
-            for epochs, look in training.looks.items():
-                results.setdefault((recipe, epochs), []).append(look)
+            for start in grid.starts(recipe, seed):
+                training = _train(task, start, grid, kept)
+                trainings += 1
+                for epochs, look in training.looks.items():
+                    results.setdefault((recipe, epochs), []).append(look)
             if seed == 0 and training.forces is not None:
                 forces[recipe.order] = training.forces
     if kept.found:
         settings.tell(
-            f"headline: {kept.found} of {total} trainings were finished by an earlier run on the same rows and "
+            f"headline: {kept.found} of {trainings} trainings were finished by an earlier run on the same rows and "
             f"settings, and were not run again; to train them again, delete {kept.folder}"
         )
     ratio = Value.of(ratios).mean
@@ -134,7 +145,9 @@ def headline(settings: Settings) -> Page:
             f"The figure: after {grid.epochs[-1]} epochs at a learning rate of {grid.rates[-1]:g} from the identity, "
             "the PCOC of the fitted rows of each bin, and the mean gradients by the offset of each bin over one more "
             "epoch (above 0: the bin is pushed down).",
-            f"β, learning rate, epochs, start, scale and L2 of trainings are those of the table.{share} *Falls* counts "
+            f"β, learning rate, epochs, start, scale and L2 of trainings are those of the table.{share} Torch's own "
+            f"start is drawn {grid.draws} times at a learning rate of {grid.rates[0]:g} and β = {grid.orders[-1]:g} "
+            "without an L2 term, and once otherwise. *Falls* counts "
             "neighbours in the order of scores that are put in the opposite order inside a field value; *clipped* is "
             "the share of test rows for which the function left (0, 1).",
             settings_note((*ANCHORS, mcnet_row(False, "as printed"))),
@@ -233,37 +246,47 @@ def _figures(trials: list[Trial]) -> tuple[Cell, ...]:
 
 def _finding(results: Results, anchors: dict[str, list[Trial]], ratio: float, printed: float | None) -> list[str]:
     """Return, from the table, the levels that trainings reach, and which of them come near what the paper prints."""
-    level = {
-        name: Value.of(column(trials, "pcoc")).mean / Value.of(column(trials, "fitted_pcoc")).mean
-        for name, trials in anchors.items()
-    }["Histogram Binning"]
-    levels = {
-        key: Level(*(Value.of(column([look.trial for look in looks], name)).mean for name in ("fitted_pcoc", "pcoc")))
-        for key, looks in results.items()
+    level = anchors["Histogram Binning"]
+    right = Value.of(column(level, "pcoc")).mean / Value.of(column(level, "fitted_pcoc")).mean
+    seen = {
+        key: [Level(look.trial["fitted_pcoc"], look.trial["pcoc"]) for look in looks] for key, looks in results.items()
     }
+    levels = {key: Level(*np.mean(found, axis=0)) for key, found in seen.items()}
     text = (
         f"The validation rate is {ratio:.3f} of the test rate. A fit that is right about its own rows has a test PCOC "
-        f"of {level:.3f} (histogram binning, right by construction), which is the ratio only if scores do not move."
+        f"of {right:.3f} (histogram binning, right by construction), which is the ratio only if scores do not move."
     )
     if printed is not None:
-        text += f" {printed} on the test rows takes a PCOC of {printed / level:.2f} on the rows it was fitted to."
+        text += f" {printed} on the test rows takes a PCOC of {printed / right:.2f} on the rows it was fitted to."
     sentences = [text]
     for start in STARTS:
         parts = []
         for order in dict.fromkeys(recipe.order for recipe, _ in levels):
-            chosen = [v for (r, _), v in levels.items() if r.start == start and r.order == order and _is_plain(r)]
-            fitted, test = [level.fitted for level in chosen], [level.test for level in chosen]
-            parts.append(
-                f"β = {order:g}: fitted PCOC {min(fitted):.3f} to {max(fitted):.3f}, test {min(test):.3f} to "
-                f"{max(test):.3f}"
-            )
+            chosen = [v for (r, _), v in seen.items() if r.start == start and r.order == order and _is_plain(r)]
+            fitted, test = zip(*(level for those in chosen for level in those), strict=True)
+            parts.append(f"β = {order:g}: fitted PCOC {_span(fitted)}, test {_span(test)}")
         sentences.append(f"From {START_WORDS[start]}, {'; '.join(parts)}.")
+    sentences += _draws(seen)
     last = max(epochs for _, epochs in levels)
     others = [(r, v) for (r, epochs), v in levels.items() if epochs == last and (not r.scale or r.decay)]
     if others:
         shown = "; ".join(f"{_short(r)}: {v.fitted:.3f} and {v.test:.3f}" for r, v in others)
         sentences.append(f"Without exp(r), or with an L2 term, after {last} epochs (fitted and test PCOC): {shown}.")
     return sentences if printed is None else [*sentences, _nearest(levels, printed)]
+
+
+def _span(values: Sequence[float]) -> str:
+    return f"{min(values):.3f} to {max(values):.3f}"
+
+
+def _draws(seen: dict[tuple[LiteralRecipe, int], list[Level]]) -> list[str]:
+    """Return how far apart trainings end that differ by the draw of their start alone."""
+    usual, parts = min(map(len, seen.values())), dict[str, list[str]]()
+    for (recipe, epochs), levels in seen.items():
+        if len(levels) > usual:
+            text = f"after {epochs} epochs {_span([level.fitted for level in levels])}"
+            parts.setdefault(f"{_short(recipe)}, {len(levels)} trainings", []).append(text)
+    return [f"Fitted PCOC {name}: {', '.join(texts)}." for name, texts in parts.items()]
 
 
 def _is_plain(recipe: LiteralRecipe) -> bool:

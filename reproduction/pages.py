@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from mcnet._shared.files import whole_file
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Cell", "Page", "Table", "Value", "write_page"]
+__all__ = ["Cell", "Page", "Table", "Value", "slug", "write_page"]
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,15 @@ def write_page(page: Page, folder: Path, setting: str) -> Path:
     with whole_file(path) as part:
         part.write_text("\n\n".join(text) + "\n", encoding="utf-8")
     return path
+
+
+def slug(text: str) -> str:
+    """Return a task as a part of a file name.
+
+    >>> slug("CTR (Huawei Browser)"), slug("sale/click (mine.parquet)")
+    ('ctr-huawei-browser', 'sale-click-mine.parquet')
+    """
+    return re.sub(r"[^\w.]+", "-", text.lower()).strip("-")
 
 
 def _is_value(lines: Sequence[Sequence[Cell]], place: int) -> bool:

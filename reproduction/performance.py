@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from reproduction.pages import Cell, Page, Table, Value
+from reproduction.pages import Cell, Page, Table, Value, slug
 from reproduction.published import PERFORMANCE, PERFORMANCE_STD
 from reproduction.settings import Settings
 from reproduction.setup import SeenTasks, quick_note
-from reproduction.significance import paired_test
+from reproduction.significance import paired_test, remains
 from reproduction.tasks import MOST_TEST_ROWS, Task
 from reproduction.trials import (
     BAYES,
@@ -131,8 +131,7 @@ def _table(task: str, how: str, methods: dict[str, list[Trial]], number: int) ->
                 *theirs,
             )
         )
-    slug = task.lower().replace(" (", "-").replace(")", "").replace(" ", "-")
-    return Table(f"{slug}-{number}" if number else slug, f"{task} {how}", headings, lines)
+    return Table(f"{slug(task)}-{number}" if number else slug(task), f"{task} {how}", headings, lines)
 
 
 def _baselines(methods: dict[str, list[Trial]]) -> list[str]:
@@ -184,7 +183,9 @@ def _finding(runs: dict[str, Results], settings: Settings) -> list[str]:
             tasks = f"{len(found)} task{'s' if len(found) > 1 else ''}"
             sentences.append(f"{better} that of the best baseline, {how}, of {tasks}: {counts}.")
     sentences += [
-        _remains(task, how, methods, simulated) for how, found in runs.items() for task, methods in found.items()
+        remains(_levels(methods, simulated), _baselines(methods), f"{task}, {how}: {_shown(simulated)}")
+        for how, found in runs.items()
+        for task, methods in found.items()
     ]
     sentences.append(_priors(first, results, simulated))
     guaranteed, literal = (
@@ -221,39 +222,30 @@ def _finding(runs: dict[str, Results], settings: Settings) -> list[str]:
     return sentences
 
 
-def _remains(task: str, how: str, methods: dict[str, list[Trial]], simulated: bool) -> str:
-    """Return what is left of "MCNet beats its baselines" in one table: each training beside the best baseline."""
-    figure, factor, shown = ("distance", 1e5, "distance ×10⁻⁵") if simulated else ("log_loss", 1.0, "log-loss")
-    level = {name: factor * Value.of(column(trials, figure)).mean for name, trials in methods.items()}
-    best = min(_baselines(methods), key=lambda name: level[name])
-    parts, beats = [], []
-    for training in TRAININGS:
-        rows = [row.name for row in MCNETS if row.training == training and row.name in methods]
-        if not rows:
-            continue
-        parts.append(f"{training} {' and '.join(f'{level[name]:.4g}' for name in rows)}")
-        better = [name.partition(",")[0].removeprefix("MCNet-") for name in rows if level[name] < level[best]]
-        beats.append(f"{training} {' and '.join(better) or 'neither'}")
-    return (
-        f"{task}, {how}: {shown} of MCNet-None and MCNet-Field {'; '.join(parts)}; best baseline {level[best]:.4g} "
-        f"({best}). What beats it: {'; '.join(beats)}."
-    )
+def _shown(simulated: bool) -> str:
+    return "distance ×10⁻⁵" if simulated else "log-loss"
+
+
+def _levels(methods: dict[str, list[Trial]], simulated: bool) -> dict[str, float]:
+    """Return what each method is judged by: the distance from the truth, or the log-loss where that is unknown."""
+    figure, factor = ("distance", 1e5) if simulated else ("log_loss", 1.0)
+    return {name: factor * Value.of(column(trials, figure)).mean for name, trials in methods.items()}
 
 
 def _priors(how: str, results: Results, simulated: bool) -> str:
     """Return what the priors add: the figure of the published objective, trained on, beside that with our priors."""
-    figure, factor, shown = ("distance", 1e5, "distance ×10⁻⁵") if simulated else ("log_loss", 1.0, "log-loss")
     parts = []
     for task, methods in results.items():
+        levels = _levels(methods, simulated)
         moves = [
-            " → ".join(
-                f"{factor * Value.of(column(methods[f'{variant}, {training}'], figure)).mean:.4g}"
-                for training in TRAININGS[1:]
-            )
+            " → ".join(f"{levels[f'{variant}, {training}']:.4g}" for training in TRAININGS[1:])
             for variant in ("MCNet-None", "MCNet-Field")
         ]
         parts.append(f"{task} {' and '.join(moves)}")
-    return f"What the priors add ({shown} of None and Field, trained on → with our priors), {how}: {'; '.join(parts)}."
+    return (
+        f"What the priors add ({_shown(simulated)} of None and Field, trained on → with our priors), {how}: "
+        f"{'; '.join(parts)}."
+    )
 
 
 def _shift_sentences(moved: Results) -> list[str]:

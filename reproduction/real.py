@@ -76,8 +76,16 @@ class AliExpress:
         """CTR and CVR, scored by a base predictor that is trained unless `scores` is there; without features."""
         if not scores.exists():
             write_tasks([self._score(kind, recipe, progress) for kind in ("CTR", "CVR")], scores)
-        found = read_tasks(scores, data="AliExpress")
-        return [replace(task, published=f"{task.kind} (AliExpress)") for task in found]
+        tasks = []
+        for task in read_tasks(scores, data="AliExpress"):
+            # The scores may have been written when another column was the field.
+            fields = (rows.field[rows.index(task.kind, part)] for rows, part in self._parts())
+            validation, test = (
+                replace(sample, field=field) for sample, field in zip((task.validation, task.test), fields, strict=True)
+            )
+            published = f"{task.kind} (AliExpress)"
+            tasks.append(replace(task, validation=validation, test=test, published=published))
+        return tasks
 
     def with_features(self, tasks: list[Task]) -> list[Task]:
         """Return the same tasks with their features."""

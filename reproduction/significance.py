@@ -1,4 +1,4 @@
-"""Is a method better than the best baseline? Paired t-tests over seeds, and the bootstrap over test rows."""
+"""Is a method better than the best baseline? What each training beats, paired t-tests, the bootstrap over rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import ttest_rel
 
-from reproduction.trials import Trial, column
+from reproduction.trials import TRAININGS, Trial, column
 
-__all__ = ["difference", "errors", "paired_test"]
+__all__ = ["difference", "errors", "paired_test", "remains"]
 
 
 @dataclass(frozen=True)
@@ -55,3 +55,24 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, f
     gap = np.subtract(ours, theirs)
     p = float(ttest_rel(ours, theirs).pvalue) if len(gap) > 1 and gap.std() > 0.0 else float("nan")
     return float(gap.mean()), p
+
+
+def remains(levels: Mapping[str, float], baselines: Sequence[str], title: str, suffix: str = "") -> str:
+    """Return what is left of "MCNet beats its baselines" in one table, where the lowest level is the best.
+
+    >>> remains({"SIR": 2.0, "MCNet-None, as printed": 3.0, "MCNet-Field, as printed": 1.0}, ["SIR"], "KL")
+    'KL of MCNet-None and MCNet-Field as printed 3 and 1; best baseline 2 (SIR). What beats it: as printed Field.'
+    """
+    best = min(baselines, key=lambda name: levels[name])
+    parts, beats = [], []
+    for training in TRAININGS:
+        names = {v: f"MCNet-{v}{suffix}, {training}" for v in ("None", "Field")}
+        found = {variant: levels[name] for variant, name in names.items() if name in levels}
+        if found:
+            parts.append(f"{training} {' and '.join(f'{level:.4g}' for level in found.values())}")
+            better = [variant for variant, level in found.items() if level < levels[best]]
+            beats.append(f"{training} {' and '.join(better) or 'neither'}")
+    return (
+        f"{title} of MCNet-None{suffix} and MCNet-Field{suffix} {'; '.join(parts)}; best baseline {levels[best]:.4g} "
+        f"({best}). What beats it: {'; '.join(beats)}."
+    )

@@ -137,7 +137,9 @@ def write_tasks(tasks: list[Task], path: str | Path) -> Path:
 class Columns:
     """What the columns of somebody's rows are called: the score, its label (several for several tasks) and the field.
 
-    `split` says which rows are validation and which are test; without it, every second row, at random, is a test row.
+    A label may be written as sale/click: the label `sale` on the rows whose `click` is 1, as a conversion is counted
+    among clicks. `split` says which rows are validation and which are test; without it, every second row, at random, is
+    a test row.
     """
 
     score: tuple[str, ...] = ("score",)
@@ -158,30 +160,47 @@ class Columns:
 def read_rows(path: str | Path, columns: Columns, seed: int = 0) -> list[Task]:
     """Read scored rows with names of their own as tasks, one per label.
 
-    Where a later label of several is known on positives of the first alone (a conversion, after a click), the rows
-    whose label is missing are left out.
+    Rows whose label is missing are left out of its task, and with a label such as sale/click those without a click.
     """
     lazy = open_log(path)
     known = lazy.collect_schema().names()
-    wanted = [*columns.score, *columns.label, columns.field, *([columns.split] if columns.split else [])]
+    labels = {text: [text] if text in known else text.split("/", 1) for text in columns.label}
+    wanted = [*columns.score, *(name for names in labels.values() for name in names), columns.field]
+    wanted += [columns.split] if columns.split else []
     missing = [name for name in wanted if name not in known]
     if missing:
         raise InputError(f"{path} has no column {missing[0]!r}; it has {', '.join(known[:12])}")
     frame = lazy.select(list(dict.fromkeys(wanted))).collect()
     split = frame[columns.split].cast(pl.String) if columns.split else _random_split(len(frame), seed)
     parts = []
-    for score, label in columns.pairs():
+    for score, text in columns.pairs():
+        label, *given = labels[text]
         part = pl.DataFrame(
             {
-                "task": [label] * len(frame),
+                "row": range(len(frame)),
+                "task": [text] * len(frame),
                 "split": split,
                 "score": frame[score],
-                "label": frame[label].cast(pl.Float64, strict=False),
+                "label": _numbers(path, frame[label]),
                 "field": frame[columns.field].cast(pl.String),
             }
         )
-        parts.append(part.filter(pl.col("label").is_not_null()))
+        among = [_numbers(path, frame[name]) == 1.0 for name in given]
+        parts.append(part.filter(pl.col("label").is_not_null(), *among))
     return _tasks(path, pl.concat(parts).lazy(), Path(path).name)
+
+
+def _numbers(path: str | Path, column: pl.Series) -> pl.Series:
+    """Return a column of labels as numbers, null where it is missing; refuse what is no number."""
+    numbers = column.cast(pl.Float64, strict=False).fill_nan(None)
+    texts = column.cast(pl.String)
+    wrong = (numbers.is_null() & texts.is_not_null() & (texts != "NaN")).arg_true()
+    if len(wrong):
+        raise InputError(
+            f"{path} has labels that are no numbers (first: row {wrong[0]}, {column.name} {column[wrong[0]]!r}); write "
+            "them as 0 and 1"
+        )
+    return numbers
 
 
 def _random_split(rows: int, seed: int) -> pl.Series:
@@ -228,9 +247,8 @@ def _require_probabilities_and_labels(path: str | Path, frame: pl.DataFrame) -> 
     ):
         wrong = (~allowed.fill_null(False)).arg_true()
         if len(wrong):
-            raise InputError(
-                f"{path} has {problem} (first: row {wrong[0]}, {values.name} {frame[values.name][wrong[0]]})"
-            )
+            row = frame["row"][wrong[0]] if "row" in frame.columns else wrong[0]
+            raise InputError(f"{path} has {problem} (first: row {row}, {values.name} {frame[values.name][wrong[0]]})")
 
 
 def _as_codes(lazy: pl.LazyFrame) -> pl.Expr:

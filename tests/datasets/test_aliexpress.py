@@ -60,7 +60,7 @@ def test_published_files_are_joined_on_the_search_with_every_column_in_its_place
     assert frame["click"].sum() == sum(label >= 1 for label in labels)
     assert frame["conversion"].sum() == sum(label == 2 for label in labels)
     assert not frame.filter((pl.col("conversion") == 1) & (pl.col("click") == 0)).height
-    assert [path.name for path in target.iterdir()] == ["train.parquet"]
+    assert sorted(path.name for path in target.iterdir()) == ["sources.json", "train.parquet"]
 
 
 def test_processed_files_are_accepted_as_well(tmp_path):
@@ -130,6 +130,17 @@ def test_several_countries_are_joined_and_the_country_is_the_field(tmp_path):
     assert find_field(made) == "country"
     assert find_field(made, name="country") == "country"
     assert find_field(made, name="categorical_3") == "categorical_3"
+
+
+def test_prepared_rows_of_other_files_and_parts_of_other_countries_are_refused(tmp_path):
+    write_raw(tmp_path, "train", searches=4)
+    prepare_aliexpress(tmp_path, tmp_path / "out", parts=("train",))
+    write_raw(tmp_path, "train", searches=4, country="FR")
+    with pytest.raises(InputError, match=r"other files than when .* was made from it; delete"):
+        prepare_aliexpress(tmp_path, tmp_path / "out", parts=("train",))
+    write_raw(tmp_path, "test", searches=4, country="FR")
+    with pytest.raises(InputError, match=r"different countries \(fr, nl; fr\); give all files of each"):
+        prepare_aliexpress(tmp_path, tmp_path / "new")
 
 
 def test_a_country_with_one_of_its_two_files_is_refused(tmp_path):

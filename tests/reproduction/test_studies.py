@@ -42,7 +42,7 @@ def settings(tmp_path, monkeypatch):
     monkeypatch.setattr(auxiliary, "MODELS", ("NeuCalib", "MCNet-None, as printed", "MCNet-None, with our priors"))
     monkeypatch.setattr(auxiliary, "TASKS", ("CTR (AliExpress)",))
     monkeypatch.setattr(overfitting, "TASKS", ("CVR (AliExpress)",))
-    monkeypatch.setattr(headline, "QUICK", headline.Grid((0.0, 1.0), (1e-3,), (1, 2), (1e-3,)))
+    monkeypatch.setattr(headline, "QUICK", headline.Grid((0.0, 1.0), (1e-3,), (1, 2), (1e-3,), draws=2))
     monkeypatch.setattr(overfitting, "EPOCHS", (2, 10))
     monkeypatch.setattr(sensitivity, "QUICK_GRID", {"bins": (5,), "rate": (1e-4,), "order": (1.0,)})
     monkeypatch.setattr(efficiency, "BATCH", 256)
@@ -135,7 +135,7 @@ def test_the_headline_goes_on_where_an_interrupted_run_was(tmp_path, settings, m
     monkeypatch.setattr(headline, "follow_literal", follow)
     resumed = study.run_studies(["headline"], told)["headline"].read_text().partition("**The paper")[2]
     assert notes == [
-        "headline: 2 of 9 trainings were finished by an earlier run on the same rows and settings, and were not run "
+        "headline: 2 of 11 trainings were finished by an earlier run on the same rows and settings, and were not run "
         f"again; to train them again, delete {tmp_path / 'out' / 'headline-trainings'}"
     ]
     fresh = Settings(settings.source, tmp_path / "fresh", seeds=1, quick=True, scale=0.004)

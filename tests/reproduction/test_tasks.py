@@ -72,6 +72,16 @@ def test_rows_with_names_of_their_own_are_tasks_per_label(tmp_path):
     assert (len(ctr.validation), len(ctr.test)) == (200, 200)
     assert len(cvr.validation) + len(cvr.test) == click.sum()
     np.testing.assert_array_equal(ctr.validation.score, frame["pctr"][:200])
+    filled = frame.with_columns(pl.col("sale").fill_null(0.0), bought=pl.lit("no"), odd=pl.lit(2))
+    filled.write_parquet(tmp_path / "filled.parquet")
+    named = Columns(("pctr", "pcvr"), ("click", "sale/click"), "country", "part")
+    _, among = open_source(str(tmp_path / "filled.parquet"), columns=named).tasks(0)
+    np.testing.assert_array_equal(among.test.score, cvr.test.score)
+    np.testing.assert_array_equal(among.test.label, cvr.test.label)
+    assert among.kind == "sale/click"
+    for label, message in (("bought", r"no numbers \(first: row 0, bought 'no'\)"), ("odd", "other than 0 and 1")):
+        with pytest.raises(InputError, match=message):
+            open_source(str(tmp_path / "filled.parquet"), columns=Columns(("pctr",), (label,), "country"))
     (half,) = open_source(str(path), columns=Columns(("pctr",), ("click",), "country")).tasks(0)
     assert len(half.validation) + len(half.test) == 400
     with pytest.raises(InputError, match="has no column 'score'; it has pctr, pcvr"):
