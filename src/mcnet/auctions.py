@@ -31,6 +31,10 @@ TRUTH = "truth"
 _BLOCKS = 100
 """Rows are cut into so many blocks in their order, unless blocks are given."""
 _FEWEST_BLOCKS = 10
+_FEWEST_ROWS_OF_A_BLOCK = 10
+"""Of a short log, unless blocks are given."""
+_RESAMPLED_AT_A_TIME = 1 << 22
+"""Resampled blocks in memory at a time."""
 _RESAMPLES = 2000
 _FEWEST_WON = 0.001
 """Bids that win a smaller share of the auctions are probably in another unit than the prices."""
@@ -257,15 +261,16 @@ class Replay:
         """The surplus of each model minus that of `against`, with an interval from blocks of rows."""
         base = self.outcomes[self.against]
         number = len(base.by_block)
-        rng = np.random.default_rng(self.seed)
-        times = rng.multinomial(number, np.full(number, 1.0 / number), _RESAMPLES).astype(np.float64)
-        ends = (0.5 - self.level / 2, 0.5 + self.level / 2)
+        apart = np.column_stack([outcome.by_block - base.by_block for outcome in self.outcomes.values()])
+        lows = highs = np.full(len(self.outcomes), np.nan)
+        if number >= _FEWEST_BLOCKS:
+            rng, shares = np.random.default_rng(self.seed), np.full(number, 1.0 / number)
+            size = max(_RESAMPLED_AT_A_TIME // number, 1)
+            parts = [min(size, _RESAMPLES - done) for done in range(0, _RESAMPLES, size)]
+            drawn = np.concatenate([rng.multinomial(number, shares, part).astype(np.float64) @ apart for part in parts])
+            lows, highs = np.quantile(drawn, (0.5 - self.level / 2, 0.5 + self.level / 2), axis=0)
         result = {}
-        for name, outcome in self.outcomes.items():
-            apart = outcome.by_block - base.by_block
-            known = number >= _FEWEST_BLOCKS
-            low, high = np.quantile(times @ apart, ends) if known else (np.nan, np.nan)
-            value = float(apart.sum())
+        for name, value, low, high in zip(self.outcomes, apart.sum(axis=0).tolist(), lows, highs, strict=True):
             relative = value / base.surplus if base.surplus > 0.0 else float("nan")
             result[name] = SurplusDifference(value, float(low), float(high), relative)
         return result
@@ -445,7 +450,8 @@ def replay(
     field : one column, or several as {name: column}, to show where the money is.
     weight : a column of how many auctions each row stands for.
     negatives_kept : the fraction of negatives that survived down-sampling; each stands for its inverse of auctions.
-    blocks : a column of block numbers, or the rows of a block; 100 blocks in the order of the rows if not given.
+    blocks : a column of block numbers, or the rows of a block; if not given, 100 blocks in the order of the rows, of
+        at least ten rows each.
         Intervals come from whole blocks: a few positives decide, and rows of one block depend on each other.
     periods : a column of periods, such as days, in the order of the rows; the budget begins anew in each.
     auction : "second": the price is paid; "first": the own bid.
@@ -489,7 +495,11 @@ def replay(
     worth = row_values(y, w, fields, value, value_per_positive)
     if worth is None:
         raise InputError("the replay needs a value: what a positive is worth, as a number or a column")
-    numbered = _numbers(blocks, "blocks", len(y), max(-(-len(y) // _BLOCKS), 1))
+    numbered = _numbers(blocks, "blocks", len(y), max(-(-len(y) // _BLOCKS), _FEWEST_ROWS_OF_A_BLOCK))
+    if len(y) > 1 and int(numbered.max()) + 1 == len(y):
+        raise InputError(
+            "every block is a single row, and a few positives decide; give blocks of rows that belong together"
+        )
     days = _numbers(periods, "periods", len(y), len(y))
     auctions = Auctions(y, cost, worth.value, w, numbered, days, auction, budget)
     first = next(iter(chances)) if against is None else against

@@ -248,6 +248,8 @@ def test_what_cannot_be_replayed_is_refused():
         ({"level": 0}, "level is 0"),
         ({"against": "nobody"}, "no model"),
         ({"blocks": 0}, "at least one row"),
+        ({"blocks": 1}, "every block is a single row"),
+        ({"blocks": np.arange(500)}, "every block is a single row"),
     ):
         with pytest.raises(InputError, match=problem):
             mcnet.replay(*good, 1.0, **how)
@@ -289,7 +291,11 @@ def test_the_command_replays_scores_models_and_methods(log, tmp_path, capsys):
     figures = found["models"]["scores"]
     assert [figures[key] for key in ("won", "spend", "positives", "surplus")] == pytest.approx(expected)
     assert "Surplus against a bid multiplier" in page.read_text(encoding="utf-8")
-    assert "model was fitted on these very rows" in err
+    assert "model was fitted on as many rows with as many positives as this log has" in err
+    # The model that a store serves bids like its file.
+    assert called(capsys, "versions", "add", tmp_path / "ads.db", model)[0] == 0
+    code, out, err = called(capsys, "value", log, "--model", tmp_path / "ads.db", *prices, "1", "--json")
+    assert (code, json.loads(out)["models"]["ads"]["won"]) == (0, found["models"]["model"]["won"]), err
     # A model remembers its columns; a number is a value, too.
     code, out, err = called(
         capsys, "value", log, "--model", model, *prices, "1", "--time", "day", "--every", "1", "--budget", "9"

@@ -18,7 +18,7 @@ SCORES = "scores"
 
 def value(
     context: typer.Context,
-    logs: options.Logs,
+    logs: options.LogFiles,
     price: Annotated[
         str | None, options.option("--price", "COLUMN", "The column of market prices: the highest bid of the others.")
     ] = None,
@@ -32,7 +32,8 @@ def value(
     weight: options.Weight = None,
     negatives_kept: options.NegativesKeptOfModel = None,
     model: Annotated[
-        list[str] | None, options.option("--model", "FILE", "Bid with this model, too; may be repeated.")
+        list[str] | None,
+        options.option("--model", "FILE", "Bid with this model, or the one a store serves, too; may be repeated."),
     ] = None,
     method: Annotated[
         list[str] | None,
@@ -91,7 +92,7 @@ def value(
     """
     from mcnet._shared.messages import warn
     from mcnet.auctions import TRUTH, check_rules, replay
-    from mcnet.cli.sources import check_output, load_model, remembered_negatives, source_of, value_number
+    from mcnet.cli.sources import check_output, remembered_negatives, source_of, value_number
     from mcnet.rows.derived import source_column
     from mcnet.rows.fields import field_columns
     from mcnet.rows.locations import read_options
@@ -115,7 +116,7 @@ def value(
         raise InputError(f"{logs[0]} was sketched before; a replay needs the price of each row: give the log itself")
     if report is not None:
         check_output(report, [source], force=force, endings=[".html", ".htm"])
-    loaded = {_name(path): load_model(path) for path in model or []}
+    loaded = {Path(path).stem: _model(path) for path in model or []}
     if len(loaded) < len(model or []):
         raise InputError("two models have the same file name; give them different ones")
     if taken := {SCORES, TRUTH} & loaded.keys():
@@ -142,7 +143,10 @@ def value(
         inside = {f: rows[source_column(f)] for f in each.needed_fields} or None
         chances[name] = each.predict(scores, field=inside, score_type=spec.score_type)
         if each.provenance.get("rows") == len(rows) and each.provenance.get("positives") == rows[spec.label].sum():
-            warn(f"{name} was fitted on these very rows, it seems: a replay flatters it; replay rows of other auctions")
+            warn(
+                f"{name} was fitted on as many rows with as many positives as this log has: if they are the same, the "
+                "replay flatters it; replay rows of other auctions"
+            )
     periods = None if time is None else _cut(rows[time], every or "1d")
     edges = read_options().edges  # those of the models
     found = replay(
@@ -172,8 +176,18 @@ def value(
         printer.note(f"report → {report}")
 
 
-def _name(path: str) -> str:
-    return Path(path).stem
+def _model(path: str) -> Any:
+    """Return a saved model, or the one that a store serves."""
+    from mcnet.cli.sources import load_model
+    from mcnet.rows.locations import read_options
+    from mcnet.store import is_store
+    from mcnet.store.versions import Registry
+
+    if not is_store(path):
+        return load_model(path)
+    served = Registry(path, options.head_name()).load()
+    read_options().edges.update(served.contexts.edges)  # as load_model does
+    return served
 
 
 def _remembered(context: typer.Context, models: list[Any]) -> dict[str, Any]:

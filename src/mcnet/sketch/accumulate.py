@@ -34,9 +34,9 @@ def accumulate_numpy(
     """Add rows to `cells[slot, cell]` = (weight, positives, position sum), in the order of the rows.
 
     With `worth` its own sums are added up, too. Without weights each row counts once. Returns False if a score or a
-    label is not inside [0, 1]: the cells are then of no use.
+    label is not inside [0, 1], or a value is none: the cells are then of no use.
     """
-    if not inside_unit(scores, labels):
+    if not inside_unit(scores, labels) or (worth is not None and not worth.valid):
         return False
     keys, positions = grid.locate(clip_scores(scores))
     flat = slots.astype(np.int64) * len(grid) + (keys - grid.first)
@@ -76,48 +76,44 @@ def _kernel() -> Any:
         grid, guide, shift, wide_of = tables
         last_bucket = whole(len(guide) - 1)
         clipped, buckets = np.empty(BLOCK), np.empty(BLOCK, np.uint64)
-        money = np.empty((3, BLOCK))
-        for begin in range(0, len(scores), BLOCK):
-            rows = min(BLOCK, len(scores) - begin)
+        for begin in range(whole(0), whole(len(scores)), whole(BLOCK)):
+            rows = min(whole(BLOCK), whole(len(scores)) - begin)
             given, label = scores[begin : begin + rows], labels[begin : begin + rows]
             fine = clip_into_buckets(given, clipped, buckets, last_bucket, shift)
             for i in range(rows):
                 fine += (label[i] >= 0.0) & (label[i] <= 1.0)
-            if fine != 2 * rows:
-                return False
             if value is not None:
-                # As `Worth.units` has it, in the same order of multiplications, several rows at a time.
-                amount = value[begin : begin + rows]
+                amounts = value[begin : begin + rows]
                 for i in range(rows):
-                    each = amount[i] if weights is None else amount[i] * weights[begin + i]
-                    square = each * amount[i] if inverse is None else each * amount[i] * inverse[begin + i]
-                    units = np.floor(each * VALUE_UNITS + 0.5)
-                    money[0, i], money[1, i] = units, np.floor(units * label[i] + 0.5)
-                    money[2, i] = np.floor(square * VALUE_UNITS + 0.5)
-            for i in range(whole(rows)):
+                    fine += (amounts[i] >= 0.0) & (amounts[i] < np.inf)
+            if fine != (2 if value is None else 3) * rows:
+                return False
+            # Short loops, one after the other: the processor then waits for the cells of many rows at a time.
+            for i in range(rows):
                 score = clipped[i]
                 cell = whole(guide[buckets[i]])
                 # A bucket meets few cells: one step without a branch, and rarely more.
                 cell += whole(grid[cell + one, none] <= score)
                 while grid[cell + one, none] <= score:
                     cell += one
-                position = min(np.floor((score - grid[cell, none]) * grid[cell, one]), top)
-                slot = whole(slots[whole(begin) + i])
-                if weights is None:
-                    cells[slot, cell, none] += 1.0
-                    cells[slot, cell, one] += label[i]
-                    cells[slot, cell, two] += position
-                else:
-                    weight = weights[whole(begin) + i]
-                    cells[slot, cell, none] += weight
-                    cells[slot, cell, one] += weight * label[i]
-                    cells[slot, cell, two] += weight * position
-                if value is not None:
-                    # Added in this loop, beside cells that are waited for.
-                    wide = whole(wide_of[cell])
-                    worth[slot, wide, none] += money[none, i]
-                    worth[slot, wide, one] += money[one, i]
-                    worth[slot, wide, two] += money[two, i]
+                clipped[i] = min(np.floor((score - grid[cell, none]) * grid[cell, one]), top)
+                buckets[i] = cell
+            for i in range(rows):
+                slot, cell, position = whole(slots[begin + i]), buckets[i], clipped[i]
+                weight = 1.0 if weights is None else weights[begin + i]
+                cells[slot, cell, none] += weight
+                cells[slot, cell, one] += weight * label[i]
+                cells[slot, cell, two] += weight * position
+            if value is not None:
+                # As `Worth.units` has it, in the same order of multiplications.
+                for i in range(rows):
+                    slot, wide, amount = whole(slots[begin + i]), whole(wide_of[buckets[i]]), amounts[i]
+                    each = amount if weights is None else amount * weights[begin + i]
+                    square = each * amount if inverse is None else each * amount * inverse[begin + i]
+                    units = np.floor(each * VALUE_UNITS + 0.5)
+                    worth[slot, wide, none] += units
+                    worth[slot, wide, one] += np.floor(units * label[i] + 0.5)
+                    worth[slot, wide, two] += np.floor(square * VALUE_UNITS + 0.5)
         return True
 
     return compiled(kernel, clip_into_buckets)
@@ -229,6 +225,11 @@ class Worth:
     cells: FloatArray
     wide_of: CodeArray
 
+    @property
+    def valid(self) -> bool:
+        """Tell whether every value is a number ≥ 0."""
+        return bool(self.value.min() >= 0.0 and self.value.max() < np.inf)
+
     def units(self, labels: FloatArray, weights: FloatArray | None) -> FloatArray:
         """Return wv, wvy and wv² of each row in whole units.
 
@@ -301,7 +302,8 @@ class Accumulator:
     ) -> bool:
         """Add one batch of rows; rows of weight 0 change nothing. All batches have values, see `Worth`, or none.
 
-        Returns False if a score or a label is not inside [0, 1]; the accumulator cannot be used afterwards.
+        Returns False if a score or a label is not inside [0, 1], or a value is missing or below 0; the accumulator
+        cannot be used afterwards.
         """
         if weights is not None and weights.min() == 0.0:
             keep = weights > 0.0
@@ -382,7 +384,7 @@ class Accumulator:
         slots: CodeArray,
         worth: Worth | None,
     ) -> bool:
-        if not inside_unit(scores, labels):
+        if not inside_unit(scores, labels) or (worth is not None and not worth.valid):
             return False
         units = None if worth is None else worth.units(labels, weights)
         weights = np.ones(len(scores)) if weights is None else weights
@@ -407,27 +409,38 @@ class Accumulator:
         """Return the dense cells without their values."""
         assert self._dense is not None
         assert isinstance(self._grid, LogitGrid)
-        slots, cells = np.nonzero(self._dense[:, :, 0])
+        flat = np.flatnonzero(self._dense[:, :, 0])
+        slots, cells = np.divmod(flat, len(self._grid))
         fold = (slots % self._folds).astype(np.int16)
         context = (slots // self._folds).astype(np.int32)
-        return Cells(context, cells + self._grid.first, fold, self._dense[slots, cells])
+        return Cells(context, cells + self._grid.first, fold, self._dense.reshape(-1, 3)[flat])
 
     def _with_worth(self, cells: Cells, worth: FloatArray, numbers: IndexArray) -> Cells:
         """Return cells with the values of each wide cell in its first one; `numbers` has that of each context."""
         assert isinstance(self._grid, LogitGrid)
-        first, _ = value_groups(cells, self._grid)
+        wide = _wide_of(self._grid)[cells.key - self._grid.first]
+        if self._folds == 1:  # the cells are in order
+            starts = np.ones(len(cells), dtype=bool)
+            np.not_equal(wide[1:], wide[:-1], out=starts[1:])
+            starts[1:] |= cells.context[1:] != cells.context[:-1]
+            first = np.flatnonzero(starts)
+        else:
+            first, _ = value_groups(cells, self._grid)
+        slots = numbers[cells.context[first]] * self._folds + cells.fold[first]
         sums = np.zeros((6, len(cells)))
         sums[:3] = cells.sums.T
-        slots = numbers[cells.context[first]] * self._folds + cells.fold[first]
-        wide = _wide_of(self._grid)[cells.key[first] - self._grid.first]
-        for column, values in zip(sums[3:], worth[slots, wide].T, strict=True):
+        for column, values in zip(sums[3:], worth[slots, wide[first]].T, strict=True):
             column[first] = values
         return Cells(cells.context, cells.key, cells.fold, sums.T, gathered=True)
 
 
 def _grown(table: FloatArray, size: int) -> FloatArray:
     """Return a table with rows of zeros added up to a number of rows."""
-    return table if size == len(table) else np.concatenate([table, np.zeros((size - len(table), *table.shape[1:]))])
+    if size == len(table):
+        return table
+    result = np.zeros((size, *table.shape[1:]))
+    result[: len(table)] = table
+    return result
 
 
 @cache

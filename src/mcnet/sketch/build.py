@@ -273,12 +273,11 @@ def _add(
         accumulator.inverse.squares += float((weights * inverse).sum())
     value = None
     for role in set(batch.more) & {"value", "value_per_positive"}:
-        name = spec.name_of(role)
-        amount = as_floats(batch.more[role], name, **where)
+        value_name = spec.name_of(role)
+        value = as_floats(batch.more[role], value_name, **where)
         if role == "value_per_positive":
-            amount = np.where(labels > 0.0, amount, 0.0)
+            value = np.where(labels > 0.0, value, 0.0)
         accumulator.value_kind = "row" if role == "value" else "positive"
-        value = values_column(amount, labels, name=name, **where)
     if largest_weight is not None and weights is not None:
         largest_weight.value = max(largest_weight.value, float(weights.max(initial=0.0)))
     if batch.folds is not None:
@@ -286,6 +285,8 @@ def _add(
     if not accumulator.add(scores, labels, weights, batch.fields, folds, value, inverse):
         labels_column(labels, name=label, **where)
         scores_column(scores, name=score, **where)
+        if value is not None:
+            values_column(value, labels, name=value_name, **where)
     return dropped
 
 
