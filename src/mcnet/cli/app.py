@@ -9,9 +9,9 @@ from mcnet.cli import options
 from mcnet.cli.compare import compare, evaluate, slices
 from mcnet.cli.fit import demo, fields, fit, merge, methods, sketch
 from mcnet.cli.journal import backtest, journal
-from mcnet.cli.models import apply, export, show
+from mcnet.cli.models import apply, diff, export, show
 from mcnet.cli.monitor import monitor
-from mcnet.cli.stores import diff, store, versions
+from mcnet.cli.stores import store, versions
 from mcnet.cli.update import serve, update
 from mcnet.cli.value import value
 from mcnet.errors import InputError

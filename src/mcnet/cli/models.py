@@ -1,4 +1,4 @@
-"""What is done with a saved model: `mcnet apply`, `show` and `export`."""
+"""What is done with saved models: `mcnet apply`, `show`, `diff` and `export`."""
 
 import os
 from pathlib import Path
@@ -218,6 +218,80 @@ def _largest_first(model: "CalibrationModel", number: int) -> list[int]:
     named = model.provenance.get("largest_contexts") or [] if model.fields else []
     largest = [model.contexts.find(values) for values in named if len(values) == len(model.fields)]
     return list(dict.fromkeys([*(index for index in largest if index in curves), *curves]))[:number]
+
+
+# `mcnet diff`: what changes from one model to another.
+
+
+def diff(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="A saved model.", show_default=False)],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Another saved model.", show_default=False)],
+    log: Annotated[
+        list[str] | None,
+        options.option("--log", "LOG", "Weight the change by these logs or sketches; may be repeated."),
+    ] = None,
+    score: options.Score = None,
+    label: options.Label = None,
+    contexts: Annotated[int, options.option("--contexts", "N", "Show this many contexts.", min=1)] = 15,
+    report: Annotated[str | None, options.option("--report", "FILE", "Write a page to look at.")] = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Show what changes from one model to another.
+
+    The output shows where, by how much and for which field values probabilities change.
+
+    \b
+    Example:
+      mcnet diff old.json new.json --log log.parquet
+    """
+    from mcnet.cli.sources import check_output, load_model, source_of
+    from mcnet.difference import diff as compare_models
+
+    printer = Printer(json)
+    if not log:
+        options.refuse_read_options("no --log is named")
+    if report is not None:
+        check_output(report, [old, new], force=force, endings=(".html", ".htm"))
+    before, after = load_model(old), load_model(new)
+    sketch = None
+    if log:
+        from mcnet.rows.spec import RowSpec
+
+        known: dict[str, Any] = before.provenance.get("columns") or after.provenance.get("columns", {})
+        fields = tuple(dict.fromkeys([*before.needed_fields, *after.needed_fields]))
+        spec = RowSpec(score or known.get("score"), label or known.get("label"), fields)
+        sketch = source_of(log).read(printer, spec)
+    difference = compare_models(before, after, sketch)
+    shown = difference.table.head(contexts)
+    rows = [(shown_value(row["context"]), *_rates(row), f"{row['largest']:.2%}") for row in shown.to_dicts()]
+    where = "the rows given" if sketch is not None else "scores spread evenly over the fitted range"
+    largest = f"{difference.largest:.2%}"
+    message = f"Mean probability {difference.shift:+.2%}, largest change of a probability {largest}, over {where}."
+    left_out = difference.table.height - len(rows)
+    more = [f"{left_out:,} more context{'s' if left_out > 1 else ''}; --contexts shows all"] if left_out else []
+    only = [
+        f"{len(names):,} with a curve in the {which} model only: "
+        f"{', '.join(map(shown_value, names[:5]))}{' …' if len(names) > 5 else ''}"
+        for which, names in (("old", difference.only_old), ("new", difference.only_new))
+        if names
+    ]
+    headings = ("context", "old rate", "new rate", "shift", "largest")
+    bands = [
+        (f"{row['score_low']:.4g} … {row['score_high']:.4g}", *_rates(row)) for row in difference.by_score.to_dicts()
+    ]
+    by_score = text_table(("score", "old rate", "new rate", "shift"), bands)
+    printer.result(difference.to_dict(), message, text_table(headings, rows), *more, *only, by_score)
+    if report is not None:
+        from mcnet.report.monitor_page import write_difference_page
+
+        write_difference_page(report, difference, before, after, title=f"From {old} to {new}")
+        printer.note(f"report → {report}")
+
+
+def _rates(row: dict[str, Any]) -> tuple[str, str, str]:
+    """Return the mean probability by the old and by the new model, and how much it moves."""
+    return f"{row['old_rate']:.4%}", f"{row['new_rate']:.4%}", f"{row['shift']:+.2%}"
 
 
 # `mcnet export`: write a model in the language of the system that serves it.

@@ -1,4 +1,4 @@
-"""`mcnet versions`, `mcnet diff` and `mcnet store`: versions of a model, what a change changes, the store itself."""
+"""`mcnet versions` and `mcnet store`: versions of a model, and the store itself."""
 
 from dataclasses import asdict
 from textwrap import shorten
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcnet._shared.messages import shown_value
 from mcnet.cli import options
 from mcnet.cli.run import UNUSABLE, Printer, table
 from mcnet.errors import InputError
@@ -247,87 +246,6 @@ def prune(
     gone = _open(store).prune(keep)
     message = f"{len(gone):,} version{'s' if len(gone) != 1 else ''} deleted"
     Printer(json).result({"deleted": [str(number) for number in gone]}, message)
-
-
-def diff(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="A saved model.", show_default=False)],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Another saved model.", show_default=False)],
-    log: Annotated[
-        list[str] | None,
-        options.option("--log", "LOG", "Weight the change by these logs or sketches; may be repeated."),
-    ] = None,
-    score: options.Score = None,
-    label: options.Label = None,
-    contexts: Annotated[int, options.option("--contexts", "N", "Show this many contexts.", min=1)] = 15,
-    report: Annotated[str | None, options.option("--report", "FILE", "Write a page to look at.")] = None,
-    force: options.Force = False,
-    json: options.Json = False,
-) -> None:
-    """Show what changes from one model to another.
-
-    The output shows where, by how much and for which field values probabilities change.
-
-    \b
-    Example:
-      mcnet diff old.json new.json --log log.parquet
-    """
-    from mcnet.cli.sources import check_output, load_model
-    from mcnet.difference import diff as compare_models
-
-    printer = Printer(json)
-    if not log:
-        options.refuse_read_options("no --log is named")
-    if report is not None:
-        check_output(report, [old, new], force=force, endings=(".html", ".htm"))
-    before, after = load_model(old), load_model(new)
-    sketch = None
-    if log:
-        from mcnet.cli.sources import source_of
-        from mcnet.rows.spec import RowSpec
-
-        known: dict[str, Any] = before.provenance.get("columns") or after.provenance.get("columns", {})
-        fields = tuple(dict.fromkeys([*before.needed_fields, *after.needed_fields]))
-        spec = RowSpec(score or known.get("score"), label or known.get("label"), fields)
-        sketch = source_of(log).read(printer, spec)
-    found = compare_models(before, after, sketch)
-    shown = found.table.head(contexts)
-    rows = [
-        (
-            shown_value(row["context"]),
-            f"{row['old_rate']:.4%}",
-            f"{row['new_rate']:.4%}",
-            f"{row['shift']:+.2%}",
-            f"{row['largest']:.2%}",
-        )
-        for row in shown.to_dicts()
-    ]
-    where = "the rows given" if sketch is not None else "scores spread evenly over the fitted range"
-    message = f"Mean probability {found.shift:+.2%}, largest change of a probability {found.largest:.2%}, over {where}."
-    left_out = found.table.height - len(rows)
-    more = [f"{left_out:,} more context{'s' if left_out > 1 else ''}; --contexts shows all"] if left_out else []
-    only = [
-        f"{len(names):,} with a curve in the {which} model only: "
-        f"{', '.join(map(shown_value, names[:5]))}{' …' if len(names) > 5 else ''}"
-        for which, names in (("old", found.only_old), ("new", found.only_new))
-        if names
-    ]
-    headings = ("context", "old rate", "new rate", "shift", "largest")
-    bands = [
-        (
-            f"{row['score_low']:.4g} … {row['score_high']:.4g}",
-            f"{row['old_rate']:.4%}",
-            f"{row['new_rate']:.4%}",
-            f"{row['shift']:+.2%}",
-        )
-        for row in found.by_score.to_dicts()
-    ]
-    by_score = table(("score", "old rate", "new rate", "shift"), bands)
-    printer.result(found.to_dict(), message, table(headings, rows), *more, *only, by_score)
-    if report is not None:
-        from mcnet.report.monitor_page import write_difference_page
-
-        write_difference_page(report, found, before, after, title=f"From {old} to {new}")
-        printer.note(f"report → {report}")
 
 
 def _open(store: str) -> "Registry":

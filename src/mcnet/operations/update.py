@@ -6,6 +6,7 @@ import time as clock
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
@@ -397,11 +398,11 @@ class _Run:
     note: str
     started: float
 
-    @property
+    @cached_property
     def registry(self) -> Registry:
         return self.store.versions(self.lease.head)
 
-    @property
+    @cached_property
     def state(self) -> LoopState:
         return self.store.state(self.lease.head)
 

@@ -4,7 +4,7 @@ import dataclasses
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from os import fspath
 from typing import TYPE_CHECKING, Any
@@ -325,20 +325,14 @@ class Journal(OfHead):
 
     # -- reading --------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _reading(self) -> Iterator[tuple[Connection, int]]:
-        """Give a connection that sees one state of the journal, and the number of the head."""
-        number = self.store.require_head(self.head).id
-        with self.store.database.reading() as connection:
-            yield connection, number
+    def _rows(self, query: sa.Select[Any]) -> list[Any]:
+        """Return the rows of a query of one table that belong to the head; none if the head is not there."""
+        return self.store.rows_of(self.head, query)
 
     def all_counts(self) -> dict[int, tuple[Entry, int]]:
         """Return every count, also earlier ones of the same source, and of how many periods it was merged."""
-        if not isinstance(self, JournalSnapshot) and self.store.find_head(self.head) is None:
-            return {}
-        with self._reading() as (connection, head):
-            found = connection.execute(sa.select(*_DESCRIPTION).where(entries.c.head == head).order_by(entries.c.id))
-            return {row.id: (_entry(row), row.merged_periods) for row in found}
+        in_order = self._rows(sa.select(*_DESCRIPTION).order_by(entries.c.id))
+        return {row.id: (_entry(row), row.merged_periods) for row in in_order}
 
     def latest(self) -> dict[int, Entry]:
         """Return what counts: of several counts of a source and period the one of the latest age."""
@@ -367,14 +361,8 @@ class Journal(OfHead):
 
     def sources(self) -> set[str]:
         """Return every source that gave rows, also those that were merged by compacting."""
-        if self.store.find_head(self.head) is None:
-            return set()
-        with self._reading() as (connection, head):
-            return {
-                source
-                for table in (entries, keys)
-                for source in connection.scalars(sa.select(table.c.source).where(table.c.head == head).distinct())
-            }
+        named = (self._rows(sa.select(table.c.source).distinct()) for table in (entries, keys))
+        return {row.source for rows in named for row in rows}
 
     def merged_periods(self) -> dict[str, int]:
         """Return how many periods each period was merged of, for those that were merged of several."""
@@ -464,13 +452,10 @@ class Journal(OfHead):
         """
         found: dict[int, Sketch] = {}
         columns = (entries.c.id, entries.c.period, entries.c.source, entries.c.sketch)
-        with self._reading() as (connection, _):
-            for some in map(entries.c.id.in_, chunks(numbers)):
-                for number, period, source, content in connection.execute(
-                    sa.select(*columns).where(some).order_by(entries.c.id)
-                ):
-                    altered = not isinstance(content, bytes)  # SQLite lets anybody write a string there
-                    found[number] = sketch_of_bytes(b"" if altered else content, f"{period} of {source} in {self.path}")
+        for some in map(entries.c.id.in_, chunks(numbers)):
+            for number, period, source, content in self._rows(sa.select(*columns).where(some).order_by(entries.c.id)):
+                altered = not isinstance(content, bytes)  # SQLite lets anybody write a string there
+                found[number] = sketch_of_bytes(b"" if altered else content, f"{period} of {source} in {self.path}")
         return found
 
     # -- suspect periods ------------------------------------------------------------------------------------------
@@ -569,21 +554,25 @@ class JournalSnapshot(Journal):
     def __init__(self, journal: Journal) -> None:
         """Begin to read; what is read stays as it is until `close`, or until this object ends."""
         super().__init__(journal.store, journal.head)
-        self.close: Callable[[], Any]
-        self._connection: Connection
-        self._number: int
-        if isinstance(journal, JournalSnapshot):
-            self._number, self._connection, self.close = journal._number, journal._connection, journal.close
-            self._first = journal  # whose end closes the connection
-            return
         self._number = self.store.require_head(self.head).id
         self._connection, close = self.store.database.pinned()
-        self.close = weakref.finalize(self, close)
+        self.close: Callable[[], Any] = weakref.finalize(self, close)
+        self._counts: dict[int, tuple[Entry, int]] | None = None
 
-    @contextmanager
-    def _reading(self) -> Iterator[tuple[Connection, int]]:
+    def snapshot(self) -> "JournalSnapshot":
+        """Return itself: it stays as it is."""
+        return self
+
+    def all_counts(self) -> dict[int, tuple[Entry, int]]:
+        """Return every count, as `Journal.all_counts` does, read once."""
+        if self._counts is None:
+            self._counts = super().all_counts()
+        return self._counts
+
+    def _rows(self, query: sa.Select[Any]) -> list[Any]:
+        (table,) = query.get_final_froms()
         with self.store.database.translated():
-            yield self._connection, self._number
+            return list(self._connection.execute(query.where(table.c.head == self._number)))
 
 
 def _entry(row: Any) -> Entry:

@@ -156,12 +156,12 @@ class Store:
         ----------
         head, query : the name of the head, and the query of all heads.
         """
-        found = self.find_head(head)
-        if found is None:
+        if not self.database.exists():
             return []
         (table,) = query.get_final_froms()
+        number = sa.select(heads.c.id).where(heads.c.name == head).scalar_subquery()
         with self.database.reading() as connection:
-            return list(connection.execute(query.where(table.c.head == found.id)))
+            return list(connection.execute(query.where(table.c.head == number)))
 
     def require_head(self, name: str) -> Head:
         """Return a head; refuse one that is not there.
@@ -280,7 +280,7 @@ class Store:
         """
         from mcnet.store.journal import Journal
 
-        return Journal(self, self.chosen_head(head))
+        return Journal(self, head)
 
     def versions(self, head: str | None = None) -> "Registry":
         """Return the versions of a head, and the pointer to the one that is served.
@@ -291,7 +291,7 @@ class Store:
         """
         from mcnet.store.versions import Registry
 
-        return Registry(self, self.chosen_head(head))
+        return Registry(self, head)
 
     def state(self, head: str | None = None) -> "LoopState":
         """Return what the update job of a head keeps from run to run.
@@ -302,7 +302,7 @@ class Store:
         """
         from mcnet.store.state import LoopState
 
-        return LoopState(self, self.chosen_head(head))
+        return LoopState(self, head)
 
     def load(self, head: str | None = None, version: int | str = "current") -> "CalibrationModel":
         """Load the model that a head serves.
