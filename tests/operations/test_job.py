@@ -500,3 +500,13 @@ def test_a_number_is_what_every_positive_is_worth(add_days, registry):
     assert status_of(store)["money"]["observed_value"] == pytest.approx(2.5 * both)
     with pytest.raises(InputError, match="above 0"):
         mcnet.update(store, value=0)
+
+
+def test_a_first_run_that_fails_leaves_no_head(add_days, registry, tmp_path):
+    store = add_days(1, 1).store
+    (tmp_path / "bad.csv").write_text("score,label\n0.1,2\n")
+    with pytest.raises(InputError, match="label has 1 value outside"):
+        mcnet.update(store, tmp_path / "bad.csv", head="cvr", score="score", label="label", period=1)
+    assert store.heads == ["default"]
+    with pytest.raises(BusyError, match=r"another process is learning in .*ads\.db"), store.learning():
+        mcnet.update(store, wait_seconds=0.1)

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from mcnet.errors import InputError, McnetError, StoreUnavailableError
 from mcnet.rows.periods import period_text
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.additions import Feedback, FeedbackWriter, add_feedback
+from mcnet.store.additions import FeedbackRows, FeedbackWriter, add_feedback
 from mcnet.store.entries import Added, OtherRowsError
 from mcnet.store.schema import entries, keys
 from mcnet.store.store import Store
@@ -37,7 +37,7 @@ def rows(seed, number=20, field="country", weight=None):
 
 
 def request(key, seed=None, before=1, head="ctr", **more):
-    return Feedback(head, hour(before), key, rows(hash(key) % 1000 if seed is None else seed), "1h", **more)
+    return FeedbackRows(head, hour(before), key, rows(hash(key) % 1000 if seed is None else seed), "1h", **more)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_period_may_be_named_in_any_form(store):
     midnight = f"{NOW:%Y-%m-%d}"
     forms = [midnight, f"{midnight}T00", f"{midnight}T00:00"]
     for n, form in enumerate(forms):
-        assert add_feedback(store, [Feedback("ctr", form, f"k{n}", rows(n), "1h")])[0].periods == (midnight,)
+        assert add_feedback(store, [FeedbackRows("ctr", form, f"k{n}", rows(n), "1h")])[0].periods == (midnight,)
     assert store.journal("ctr").sketch(midnight, midnight) == rows(0) + rows(1) + rows(2)
 
 
@@ -80,15 +80,15 @@ def test_one_bad_request_never_fails_the_others(store):
     add_feedback(store, [request("old", 1)])
     bad = {
         "came with other rows": request("old", 2),
-        "the fields of these rows": Feedback("ctr", hour(1), "x1", rows(3, field="city"), "1h"),
-        "400 periods after now": Feedback("ctr", "2099-01-01T00:00", "x2", rows(3), "1h"),
-        "a row of weight": Feedback("ctr", hour(1), "x3", rows(3), "1h", largest_weight=1e9),
+        "the fields of these rows": FeedbackRows("ctr", hour(1), "x1", rows(3, field="city"), "1h"),
+        "400 periods after now": FeedbackRows("ctr", "2099-01-01T00:00", "x2", rows(3), "1h"),
+        "a row of weight": FeedbackRows("ctr", hour(1), "x3", rows(3), "1h", largest_weight=1e9),
         "allow is 'age'": request("x4", 3, allow=["age"]),
         "no head 'nowhere'": request("x5", 3, head="nowhere"),
         "UTF-8": request("x\x006", 3),
         "age is -1": request("x7", 3, age=-1.0),
-        "of different kinds": Feedback("ctr", "17", "x8", rows(3), None),
-        "days ago": Feedback("ctr", "2025-01-01T00:00", "x9", rows(3), "1h", allow=["period"]),
+        "of different kinds": FeedbackRows("ctr", "17", "x8", rows(3), None),
+        "days ago": FeedbackRows("ctr", "2025-01-01T00:00", "x9", rows(3), "1h", allow=["period"]),
     }
     good = [request(f"good {n}", 10 + n) for n in range(len(bad))]
     requests = [one for pair in zip(bad.values(), good, strict=True) for one in pair]
@@ -105,10 +105,10 @@ def test_the_first_rows_decide_on_the_fields_also_within_a_group(store):
     both = Sketch.from_rows([0.1, 0.2], [0, 1], field={"country": ["NL", "FR"], "site": ["a", "b"]})
     turned = Sketch.from_rows([0.3, 0.4], [0, 1], field={"site": ["a", "b"], "country": ["NL", "FR"]})
     requests = [
-        Feedback("ctr", "2099-01-01T00:00", "0", rows(1), "1h"),
-        Feedback("ctr", hour(1), "1", both, "1h"),
-        Feedback("ctr", hour(1), "2", turned, "1h"),
-        Feedback("ctr", hour(1), "3", rows(3), "1h"),
+        FeedbackRows("ctr", "2099-01-01T00:00", "0", rows(1), "1h"),
+        FeedbackRows("ctr", hour(1), "1", both, "1h"),
+        FeedbackRows("ctr", hour(1), "2", turned, "1h"),
+        FeedbackRows("ctr", hour(1), "3", rows(3), "1h"),
     ]
     far, first, second, third = add_feedback(store, requests)
     assert isinstance(far, InputError)
@@ -119,9 +119,9 @@ def test_the_first_rows_decide_on_the_fields_also_within_a_group(store):
 
 def test_a_period_long_past_does_not_begin_a_journal(store):
     store.configure("ctr", key_days=3650)
-    (refused,) = add_feedback(store, [Feedback("ctr", hour(500), "a", rows(1), "1h")])
+    (refused,) = add_feedback(store, [FeedbackRows("ctr", hour(500), "a", rows(1), "1h")])
     assert "periods before now, and the journal has no rows yet" in str(refused)
-    (taken,) = add_feedback(store, [Feedback("ctr", hour(500), "a", rows(1), "1h", allow=["period"])])
+    (taken,) = add_feedback(store, [FeedbackRows("ctr", hour(500), "a", rows(1), "1h", allow=["period"])])
     assert taken.rows == 20
 
 
@@ -184,7 +184,7 @@ def test_a_writer_answers_each_request_when_its_rows_are_there(store):
     writer = FeedbackWriter(store)
     results = [writer.submit(request(f"k{n % 30}", n % 30)) for n in range(60)]
     assert not results[0].cancel(), "a client that leaves does not stop the writer"
-    bad = writer.submit(Feedback("ctr", hour(1), "bad", rows(1, field="city"), "1h"))
+    bad = writer.submit(FeedbackRows("ctr", hour(1), "bad", rows(1, field="city"), "1h"))
     wait([*results, bad], timeout=60)
     assert sum(result.result().rows for result in results) == 30 * 20
     assert isinstance(bad.exception(), InputError)
@@ -210,7 +210,7 @@ def test_a_database_that_is_gone_is_told_to_every_request_and_resending_is_safe(
 WRITER = """
 import sys, numpy as np
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.additions import Feedback, add_feedback
+from mcnet.store.additions import FeedbackRows, add_feedback
 from mcnet.store.store import Store
 store, period = Store(sys.argv[1]), sys.argv[2]
 for group in range(200):
@@ -219,7 +219,7 @@ for group in range(200):
         rng = np.random.default_rng(n)
         score, country = rng.random(20), rng.choice(["NL", "FR"], 20)
         sketch = Sketch.from_rows(score, rng.random(20) < score, field={"country": country})
-        requests.append(Feedback("ctr", period, f"k{n}", sketch, "1h"))
+        requests.append(FeedbackRows("ctr", period, f"k{n}", sketch, "1h"))
     outcomes = add_feedback(store, requests)
     print(*(8 * group + n for n, outcome in enumerate(outcomes)), flush=True)
 """
@@ -261,3 +261,16 @@ def test_a_server_that_crashes_loses_nothing_and_the_writer_goes_on(postgresql_s
             assert isinstance(result.result(), Added)
     writer.close()
     assert store.journal("ctr").sketch() == sum(rows(n) for n in range(100))
+
+
+def test_the_writer_tells_that_the_statements_are_over_before_the_rows_are_durable(store):
+    told = []
+    writer = FeedbackWriter(store, executed=lambda: told.append(len(store.journal("ctr").entries())))
+    try:
+        assert writer.submit(request("a", 1)).result(60).rows == 20
+        assert told == [1]  # of the transaction itself
+        with pytest.raises(InputError, match="no head 'nope'"):
+            writer.submit(request("b", 2, head="nope")).result(60)
+        assert not writer.is_executing
+    finally:
+        writer.close()

@@ -216,13 +216,14 @@ _SECONDS_BETWEEN_TRIES = 0.05
 
 
 @contextmanager
-def exclusive_lock(path: Path, wait_seconds: float | None = None) -> Iterator[None]:
+def exclusive_lock(path: Path, wait_seconds: float | None = None, what: str = "") -> Iterator[None]:
     """Wait until no other process has the lock of this file, and have it until the end of the block.
 
     Parameters
     ----------
-    path : the file to lock; it is made if it is not there, and stays.
+    path : the file to lock; it is made if it is not there, for its owner alone, and stays.
     wait_seconds : how long to wait; None for as long as it takes.
+    what : what the other process does; by default it uses the folder of the file.
 
     Raises
     ------
@@ -231,7 +232,7 @@ def exclusive_lock(path: Path, wait_seconds: float | None = None) -> Iterator[No
     import fcntl
 
     until = math.inf if wait_seconds is None else time.monotonic() + wait_seconds
-    with path.open("a") as file:
+    with open(path, "a", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | (0 if wait_seconds is None else fcntl.LOCK_NB))
@@ -239,9 +240,10 @@ def exclusive_lock(path: Path, wait_seconds: float | None = None) -> Iterator[No
             except BlockingIOError:
                 left = until - time.monotonic()
                 if left <= 0.0:
+                    doing = what or f"using {path.parent}"
                     raise BusyError(
-                        f"another process is using {path.parent} and has not ended after {wait_seconds:g} s; "
-                        "try again later, or wait longer"
+                        f"another process is {doing} and has not ended after {wait_seconds:g} s; try again later, or "
+                        "wait longer"
                     ) from None
                 time.sleep(min(_SECONDS_BETWEEN_TRIES, left))
         yield

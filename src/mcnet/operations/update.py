@@ -352,7 +352,8 @@ def update(
         except Exception as error:
             reason = str(error) if isinstance(error, McnetError) else f"{type(error).__name__}: {error}"
             with suppress(McnetError, OSError):  # what is wrong matters more than its line
-                _add_failed_run(opened, name, reason, note, started)
+                if known is not None or not opened.remove_head(name, if_empty=True):
+                    _add_failed_run(opened, name, reason, note, started)
             raise
     done = done if chosen is None else dataclasses.replace(done, fields=chosen)
     if done.status is not None:

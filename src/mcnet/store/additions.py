@@ -6,7 +6,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -314,7 +314,7 @@ def summarise(connection: Connection, head: int) -> None:
 
 
 @dataclass(frozen=True)
-class Feedback:
+class FeedbackRows:
     """The labelled rows of one request.
 
     Attributes
@@ -333,13 +333,38 @@ class Feedback:
     age: float | None = None
     largest_weight: float | None = None
     allow: Collection[str] = ()
+    _made: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def ready(self, shape: Shape | None) -> "_Given | McnetError":
+        """Return what is written to a journal of a shape, or why that cannot be; it is made once."""
+        if not self._made or self._made[0] != shape:
+            self._made[:] = shape, self._ready(shape)
+        made: _Given | McnetError = self._made[1]
+        return made
+
+    def _ready(self, shape: Shape | None) -> "_Given | McnetError":
+        try:
+            checked_guards(self.allow)
+            period = period_text(self.period)
+            described = entry_of(self.sketch, period, FEEDBACK + self.key, self.age, self.largest_weight)
+            entry, content, own = _ready(*described, shape)
+            return _Given(entry, partial(bytes, content), own)
+        except McnetError as error:
+            return error
 
 
-def add_feedback(store: "Store", requests: Sequence[Feedback]) -> list[Added | McnetError]:
+def add_feedback(
+    store: "Store", requests: Sequence[FeedbackRows], executed: Callable[[], None] = lambda: None
+) -> list[Added | McnetError]:
     """Commit many requests in one transaction, and return what each has changed, or why it was refused.
 
     A key that came before with the same rows, whatever their period, changes nothing. Rows of a period that is older
     than the keys that are kept are refused, since it cannot be told whether they came before.
+
+    Parameters
+    ----------
+    store, requests : where to, and what.
+    executed : called after the last statement, before the rows are made durable.
 
     Raises
     ------
@@ -349,46 +374,25 @@ def add_feedback(store: "Store", requests: Sequence[Feedback]) -> list[Added | M
     by_head: dict[str, list[int]] = defaultdict(list)
     for place, request in enumerate(requests):
         by_head[request.head].append(place)
-    ready = {name: _prepared(requests, places, store.shapes.get(name)) for name, places in by_head.items()}
     with store.transaction(what="nothing was added"):
-        for name, places in sorted(by_head.items()):
-            left, given = places, ready[name]
+        for name, left in sorted(by_head.items()):
             while left:
                 try:
                     with store.writing_head("journal", name, create=False) as (connection, head):
-                        shape = shape_of(head)
-                        if shape != store.shapes.get(name):  # the first rows of a head decide on its shape
-                            store.shapes[name] = shape
-                            given = _prepared(requests, left, shape)
-                        now = left if shape is not None else left[:1]
-                        outcomes |= _take(connection, head, {place: given[place] for place in now}, requests)
+                        shape = store.shapes[name] = shape_of(head)
+                        now = left if shape is not None else left[:1]  # the first rows of a head decide on its shape
+                        ready = {place: requests[place].ready(shape) for place in now}
+                        outcomes |= _take(connection, head, ready, requests)
                         left = left[len(now) :]
                 except InputError as error:  # there is no such head
                     outcomes |= dict.fromkeys(left, error)
                     left = []
+        executed()
     return [outcomes[place] for place in range(len(requests))]
 
 
-def _prepared(
-    requests: Sequence[Feedback], places: Sequence[int], shape: Shape | None
-) -> dict[int, _Given | McnetError]:
-    found: dict[int, _Given | McnetError] = {}
-    for place in places:
-        request = requests[place]
-        try:
-            checked_guards(request.allow)
-            source = FEEDBACK + request.key
-            period = period_text(request.period)
-            described = entry_of(request.sketch, period, source, request.age, request.largest_weight)
-            entry, content, own = _ready(*described, shape)
-            found[place] = _Given(entry, partial(bytes, content), own)
-        except McnetError as error:
-            found[place] = error
-    return found
-
-
 def _take(
-    connection: Connection, head: "Head", given: Mapping[int, _Given | McnetError], requests: Sequence[Feedback]
+    connection: Connection, head: "Head", given: Mapping[int, _Given | McnetError], requests: Sequence[FeedbackRows]
 ) -> dict[int, Added | McnetError]:
     """Write the requests of one head that are new and plausible; return the outcome of each."""
     before: dict[tuple[str, float | None], dict[str, str]] = defaultdict(dict)  # the digest of each period
@@ -458,18 +462,26 @@ class FeedbackWriter:
     ----------
     store : where to.
     most : how many requests a group has at most.
-    committed : called after each group.
+    executed, committed : called after the statements of each group, and when it is durable.
     """
 
-    def __init__(self, store: "Store", most: int = 256, committed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        store: "Store",
+        most: int = 256,
+        executed: Callable[[], None] = lambda: None,
+        committed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.is_executing = False
+        """Whether statements are being executed that compute in this process; not while a disk or a server works."""
         self._store = store
-        self._committed = committed
+        self._executed, self._committed = executed, committed
         self._most = most
-        self._waiting: queue.SimpleQueue[tuple[Feedback, Future[Added]] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[FeedbackRows, Future[Added]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="mcnet-feedback", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Feedback) -> "Future[Added]":
+    def submit(self, request: FeedbackRows) -> "Future[Added]":
         """Take a request; its result is there when its rows are durable, or why they were refused."""
         result: Future[Added] = Future()
         result.set_running_or_notify_cancel()  # a client that leaves does not take its rows back
@@ -484,7 +496,7 @@ class FeedbackWriter:
     def _run(self) -> None:
         ended = False
         while not ended:
-            group: list[tuple[Feedback, Future[Added]]] = []
+            group: list[tuple[FeedbackRows, Future[Added]]] = []
             one = self._waiting.get()
             while one is not None:
                 group.append(one)
@@ -498,10 +510,12 @@ class FeedbackWriter:
             if group:
                 self._commit(group)
 
-    def _commit(self, group: list[tuple[Feedback, "Future[Added]"]]) -> None:
+    def _commit(self, group: list[tuple[FeedbackRows, "Future[Added]"]]) -> None:
+        self.is_executing = self._store.database.is_sqlite
         try:
-            outcomes = add_feedback(self._store, [request for request, _ in group])
+            outcomes = add_feedback(self._store, [request for request, _ in group], self._end_statements)
         except BaseException as error:  # of the whole group, such as a database that cannot be reached
+            self._end_statements()
             for _, result in group:
                 result.set_exception(error)
             return
@@ -511,3 +525,7 @@ class FeedbackWriter:
                 result.set_result(outcome)
             else:
                 result.set_exception(outcome)
+
+    def _end_statements(self) -> None:
+        self.is_executing = False
+        self._executed()

@@ -282,8 +282,9 @@ class Database:
 
         The lock is handed on when its holder ends, or shows no sign of life for a minute.
         """
+        what = f"learning in {self.name}"
         if self.path is not None:
-            with exclusive_lock(self.path.with_name(f"{self.path.name}-learning-{head_id}"), wait_seconds):
+            with exclusive_lock(self.path.with_name(f"{self.path.name}-learning-{head_id}"), wait_seconds, what):
                 yield self._next_fence(head_id)
             return
         until = time.monotonic() + wait_seconds
@@ -293,7 +294,7 @@ class Database:
             while not connection.scalar(try_lock):
                 if time.monotonic() >= until:
                     raise BusyError(
-                        f"another process is learning in {self.name} and has not ended after {wait_seconds:g} s; "
+                        f"another process is {what} and has not ended after {wait_seconds:g} s; "
                         "try again later, or wait longer"
                     )
                 time.sleep(0.05)

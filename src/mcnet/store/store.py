@@ -467,17 +467,26 @@ class Store:
 
         return forget_periods(self.journal(head), before)
 
-    def remove_head(self, head: str) -> None:
+    def remove_head(self, head: str, *, if_empty: bool = False) -> bool:
         """Delete a head with everything that belongs to it, for good.
 
         Parameters
         ----------
         head : its name.
+        if_empty : only if it has neither rows nor versions.
+
+        Returns
+        -------
+        bool : whether it was deleted.
         """
         with self.writing_head("journal", head, create=False) as (connection, found):
+            for table in (entries, versions) if if_empty else ():
+                if connection.scalar(sa.select(sa.func.count()).select_from(table).where(table.c.head == found.id)):
+                    return False
             for table in (entries, keys, versions, history, runs, checkpoints, documents):
                 connection.execute(table.delete().where(table.c.head == found.id))
             connection.execute(heads.delete().where(heads.c.id == found.id))
+        return True
 
 
 class OfHead:
@@ -535,8 +544,11 @@ def _one_slip(short: str, long: str) -> bool:
     return bool(at) and (len(at) > 1 or len(long) >= _LONG_WORD) and not long[at[0]].isdigit()
 
 
+_HEAD = sa.select(heads).where(heads.c.name == sa.bindparam("name"))
+
+
 def _head(connection: Connection, name: str) -> Head | None:
-    found = connection.execute(sa.select(heads).where(heads.c.name == name)).one_or_none()
+    found = connection.execute(_HEAD, {"name": name}).one_or_none()
     return None if found is None else _head_of(found)
 
 

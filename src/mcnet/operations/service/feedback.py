@@ -3,9 +3,10 @@
 import asyncio
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,8 +24,7 @@ from mcnet.rows.derived import number_fields
 from mcnet.rows.fields import field_columns
 from mcnet.rows.periods import cut_to_periods, duration_seconds, parse_every, period_text, shown_periods
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.additions import Feedback as Asked
-from mcnet.store.additions import FeedbackWriter, shape_of
+from mcnet.store.additions import FeedbackRows, FeedbackWriter, shape_of
 from mcnet.store.entries import OtherRowsError
 
 # Which period it is now, and when it ends.
@@ -175,18 +175,31 @@ class Inbox:
     def __init__(self, settings: ServiceSettings, heads: ServedHeads, numbers: Numbers) -> None:
         self._settings = settings
         self._heads = heads
-        self._writer = FeedbackWriter(heads.store, committed=lambda: numbers.add("feedback_commits"))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._executed = asyncio.Event()
+        count = partial(numbers.add, "feedback_commits")
+        self._writer = FeedbackWriter(heads.store, executed=self._note_executed, committed=count)
         Sketch.from_rows([0.5], [1.0], field=["any"])  # so that the first request need not wait for imports
 
     def close(self) -> None:
         """Finish what was taken in."""
         self._writer.close()
 
+    def _note_executed(self) -> None:
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits
+                self._loop.call_soon_threadsafe(self._executed.set)
+
     async def take(self, request: Request, head: ServedVersions) -> Taken:
         """Add the rows of a request to the journal of a head; return what changed, once it is on disk."""
         if len(request.body) > LARGE_BODY or request.media_type == SKETCH:
             asked = await asyncio.to_thread(self._asked, request, head)
         else:
+            # Two threads that compute delay each other, so rows are read while the disk works.
+            self._loop = asyncio.get_running_loop()
+            if self._writer.is_executing:
+                self._executed.clear()
+                await self._executed.wait()
             asked = self._asked(request, head)
         if extra := _more_fields(asked.sketch, head.current):
             # The first rows decide on the fields of a journal; more than those of the model are no slip if it has them.
@@ -211,7 +224,7 @@ class Inbox:
         period = (added.known if known else added.periods)[0]
         return Taken(added.rows, _as_read(period, asked.every), asked.key, known)
 
-    def _asked(self, request: Request, head: ServedVersions) -> Asked:
+    def _asked(self, request: Request, head: ServedVersions) -> FeedbackRows:
         """Read a request; refuse one that cannot be used, whatever the journal has."""
         sketch, about = self._read(request, head)
         key = about.get("key") or request.header("idempotency-key")
@@ -224,7 +237,7 @@ class Inbox:
             )
         _check_fields(sketch, head.current)
         every = self._settings.every_of(head.settings)
-        return Asked(
+        asked = FeedbackRows(
             head.name,
             _period(about.get("period"), every),
             key,
@@ -234,6 +247,8 @@ class Inbox:
             about.get("largest_weight"),
             about.get("allow") or (),
         )
+        asked.ready(self._heads.store.shapes.get(head.name))  # here, since the thread that writes has no time for it
+        return asked
 
     def _read(self, request: Request, head: ServedVersions) -> tuple[Sketch, dict[str, Any]]:
         kind = request.media_type

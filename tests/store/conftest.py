@@ -1,0 +1,25 @@
+"""Rows and models of the tests of the store, and an empty store on each database."""
+
+import numpy as np
+import pytest
+
+from mcnet.calibrators.parametric import Platt
+from mcnet.sketch.sketch import Sketch
+from mcnet.store.store import Store
+
+
+def rows(seed, number=50):
+    rng = np.random.default_rng(seed)
+    score = rng.random(number)
+    return Sketch.from_rows(score, rng.random(number) < score, field=rng.choice(["NL", "FR"], number))
+
+
+def model(seed):
+    rng = np.random.default_rng(seed)
+    score = rng.random(200)
+    return Platt().fit(score, rng.random(200) < score).model_
+
+
+@pytest.fixture
+def store(store_address):
+    return Store(store_address)
