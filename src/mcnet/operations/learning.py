@@ -54,13 +54,9 @@ class Judged:
     suspect: str = ""
     """Why the period was not learnt when it came; empty if it was."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values as JSON has them."""
-        return asdict(self)
-
     @staticmethod
     def restored(state: Mapping[str, Any]) -> "Judged":
-        """Return what `to_dict` described."""
+        """Return what was saved, as JSON has it."""
         return Judged(**{**state, "base_pcoc": tuple(state["base_pcoc"]), "tracker_pcoc": tuple(state["tracker_pcoc"])})
 
 
@@ -147,7 +143,7 @@ class Checkpoints:
     def save(self, learner: Learner, judged: Sequence[Judged]) -> None:
         """Save a state as a whole, and drop those that are needed no more."""
         tracker, sketches = tracker_state(learner)
-        document = {"tracker": tracker, "judged": [one.to_dict() for one in judged]}
+        document = {"tracker": tracker, "judged": [asdict(one) for one in judged]}
         content = {name: stored_bytes(sketch) for name, sketch in sketches.items()}
         self._state.save_checkpoint(learner.clock.ticks, document, content)
 

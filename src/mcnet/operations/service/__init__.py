@@ -4,5 +4,5 @@
 - `handlers`: what answers each route. `calibrate`, `arrow`, `inference` (Open Inference Protocol), `feedback`.
 - `served`: the current version, swapped as a whole. `board`: numbers shared by the workers, and for Prometheus.
 - `state`: what the dashboard shows. `openapi`: the description of the service, made of its routes, and its pages.
-- `learning`: the update job after each period.
+- `schedule`: the update job after each period.
 """

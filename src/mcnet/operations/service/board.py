@@ -188,14 +188,8 @@ class Board:
 
     def living(self) -> list[Numbers]:
         """Return the numbers of the workers that live."""
-        living = []
-        for name, numbers in self._all():
-            if numbers["pid"] == os.getpid() or self._is_locked(name):
-                living.append(numbers)
-        return living
-
-    def _is_locked(self, name: str) -> bool:
-        return _is_locked(self.folder / name)
+        everybody, own = self._all(), os.getpid()
+        return [numbers for name, numbers in everybody if numbers["pid"] == own or _is_locked(self.folder / name)]
 
 
 _HEAD_SLOTS = range(_HEADS_BEGIN, _SLOTS, len(_PER_HEAD))
@@ -339,22 +333,12 @@ _VALUE_NUMBERS = {
 
 def _head_values(board: Board, head: "ServedVersions") -> dict[str, float]:
     total, served = board.total_of(head.number), head.current
-    values = {
-        "mcnet_predictions_total": total["rows"],
-        "mcnet_unseen_rows_total": total["unseen_rows"],
-        "mcnet_unknown_keys_total": total["unknown_keys"],
-        "mcnet_model_versions_served": len(set(board.served(head.number))),
-        "mcnet_model_held": head.held is not None,
-        "mcnet_reloads_total": total["reloads"],
-        "mcnet_reload_failures_total": total["reload_failures"],
-        "mcnet_feedback_rows_total": total["feedback_rows"],
-        "mcnet_feedback_known_total": total["feedback_known"],
-    }
+    values = {f"mcnet_{name}_total": total[name] for name in _PER_HEAD[_PER_HEAD.index("unseen_rows") :]}
+    values |= {"mcnet_predictions_total": total["rows"], "mcnet_model_held": head.held is not None}
+    values["mcnet_model_versions_served"] = len(set(board.served(head.number)))
     if served is not None:
-        values |= {
-            "mcnet_model_version": served.version.number,
-            "mcnet_model_age_seconds": _age(served.version.added),
-        }
+        about = served.version
+        values |= {"mcnet_model_version": about.number, "mcnet_model_age_seconds": _age(about.added)}
     return values
 
 
@@ -418,10 +402,6 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def _number(value: float) -> str:
-    return (
-        "NaN"
-        if math.isnan(value)
-        else str(int(value))
-        if math.isfinite(value) and value == int(value)
-        else repr(float(value))
-    )
+    if math.isnan(value):
+        return "NaN"
+    return str(int(value)) if math.isfinite(value) and value == int(value) else repr(float(value))

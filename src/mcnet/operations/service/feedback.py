@@ -1,13 +1,11 @@
 """`POST /feedback`: labelled rows, or a sketch of them, into the journal; answered when they are on disk."""
 
 import asyncio
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,7 +14,7 @@ from mcnet._shared.arrays import ScoreType
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
 from mcnet.operations.service.arrow import ARROW, check_rows, read_arrow
 from mcnet.operations.service.board import Numbers
-from mcnet.operations.service.http import JSON_TYPES, LARGE_BODY, RETRY, Problem, Request
+from mcnet.operations.service.http import JSON_TYPES, LARGE_BODY, RETRY, Problem, Request, check_score_type
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.rows.columns import weights_column
@@ -24,6 +22,7 @@ from mcnet.rows.derived import number_fields
 from mcnet.rows.fields import field_columns
 from mcnet.rows.periods import cut_to_periods, duration_seconds, parse_every, period_text, shown_periods
 from mcnet.sketch.sketch import Sketch
+from mcnet.sketch.sketch_file import sketch_of_bytes
 from mcnet.store.additions import FeedbackRows, FeedbackWriter, shape_of
 from mcnet.store.entries import OtherRowsError
 
@@ -361,17 +360,13 @@ def _query(request: Request) -> dict[str, Any]:
             about["age"] = float(about["age"])
         except ValueError:
             raise Problem(400, f"age is {about['age']!r}, not a number", at="age") from None
-    if about.get("score_type") not in (None, "probability", "logit"):
-        raise Problem(400, f"score_type is {about['score_type']!r}; it must be probability or logit", at="score_type")
+    check_score_type(about.get("score_type"))
     return about
 
 
 def _sketch(body: bytes) -> Sketch:
     """Return a saved sketch; its checksum is verified before anything else reads it."""
-    with tempfile.TemporaryDirectory(prefix="mcnet-feedback-") as folder:
-        path = Path(folder) / "sketch.parquet"
-        path.write_bytes(body)
-        try:
-            return Sketch.load(path)
-        except FileFormatError as error:
-            raise Problem(400, str(error).replace(str(path), "the body")) from None
+    try:
+        return sketch_of_bytes(body, "the body")
+    except FileFormatError as error:
+        raise Problem(400, str(error)) from None

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -23,6 +23,7 @@ from mcnet.operations.service.http import (
     Request,
     Response,
     Route,
+    check_score_type,
 )
 from mcnet.operations.service.inference import (
     BINARY_HEADER,
@@ -35,10 +36,8 @@ from mcnet.operations.service.openapi import dashboard, describe, docs
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings, log_event
 from mcnet.operations.service.state import ServiceState, curves_document
-from mcnet.store.versions import DamagedVersion, Version
+from mcnet.store.versions import DamagedVersion, Registry, Version
 from mcnet.version import __version__
-
-T = TypeVar("T")
 
 BYTES = "application/octet-stream"
 _ROWS_QUERY = ("interval", "score_type")
@@ -150,7 +149,9 @@ class Handlers:
         kind = request.media_type
         if kind == ARROW:
             query = request.query(*_ROWS_QUERY)
-            work = partial(answer_arrow, score_type=_score_type(query), interval=_interval(query))
+            work = partial(
+                answer_arrow, score_type=check_score_type(query.get("score_type")), interval=_interval(query)
+            )
             body = await asyncio.to_thread(work, served, request.body, most, head.numbers)
             return Response(200, [("content-type", ARROW), ("mcnet-version", served.name)], body)
         request.query()
@@ -211,19 +212,9 @@ class Handlers:
     def _versions(self, head: ServedVersions) -> Versions:
         registry = head.registry
         served, known = None if head.current is None else head.current.name, registry.looked_at()
-        listed = [
-            {
-                "version": version.name,
-                "added": version.added,
-                "method": version.method,
-                "fields": version.fields,
-                "rows": version.rows,
-                "note": version.note,
-                "digest": version.digest,
-            }
-            for version in known
-            if isinstance(version, Version)
-        ]
+        told = ("added", "method", "fields", "rows", "note", "digest")
+        whole = [version for version in known if isinstance(version, Version)]
+        listed = [{"version": version.name, **{name: getattr(version, name) for name in told}} for version in whole]
         damaged = [{"version": v.name, "reason": v.reason} for v in known if isinstance(v, DamagedVersion)]
         current, held = registry.current_number, None if registry.held is None else asdict(registry.held)
         public = self.settings.public
@@ -237,12 +228,10 @@ class Handlers:
         Make a version the current one. Answered when every worker serves it. A version that is not the latest is held,
         as after a rollback.
         """
-        name, head = request.matched["version"], self.heads.head(request.head)
-        note = _note(request)
-        await _known(head, name)
-        chosen = await self._change(head, head.registry.promote, name, note)
-        log_event("promoted", head=head.name, version=chosen.name, note=note)
-        return await self._moved(head, chosen.name)
+        name = request.matched["version"]
+        _note(request)
+        await _known(self.heads.head(request.head), name)
+        return await self._move(request, "promoted", Registry.promote, name)
 
     async def rollback(self, request: Request) -> Response:
         """Go back.
@@ -250,23 +239,17 @@ class Handlers:
         Make the version current that was current before, and hold it: updates publish nothing until it is released, or
         the latest version is promoted.
         """
-        note, head = _note(request), self.heads.head(request.head)
         try:
-            chosen = await self._change(head, head.registry.rollback, note)
+            return await self._move(request, "rolled back", Registry.rollback)
         except InputError as error:
             raise Problem(409, str(error)) from None
-        log_event("rolled back", head=head.name, version=chosen.name, note=note)
-        return await self._moved(head, chosen.name)
 
     async def hold(self, request: Request) -> Response:
         """Keep the current version.
 
         Updates learn and judge, but publish nothing until it is released, or the latest version is promoted.
         """
-        note, head = _note(request), self.heads.head(request.head)
-        await self._change(head, head.registry.hold, note)
-        log_event("held", head=head.name, note=note)
-        return await self._moved(head, None)
+        return await self._move(request, "held", Registry.hold)
 
     async def release(self, request: Request) -> Response:
         """Let updates publish again.
@@ -274,21 +257,22 @@ class Handlers:
         End the hold that a rollback, or the promotion of an older version, has set. The current version stays until an
         update publishes another one.
         """
-        note, head = _note(request), self.heads.head(request.head)
-        await self._change(head, head.registry.release, note)
-        log_event("released", head=head.name, note=note)
-        return await self._moved(head, None)
+        return await self._move(request, "released", Registry.release)
 
-    async def _change(self, head: ServedVersions, act: Callable[..., T], *words: str) -> T:
+    async def _move(self, request: Request, event: str, act: Callable[..., Any], *words: str) -> Response:
         """Change the versions of a head; say what is current if the disk is full or cannot be written to."""
+        note, head = _note(request), self.heads.head(request.head)
         try:
-            return await asyncio.to_thread(act, *words)
+            done = await asyncio.to_thread(act, head.registry, *words, note)
         except (OSError, StoreUnavailableError, BusyError) as error:
             self.heads.count_error(error)
             reason = str(error)
             if isinstance(error, OSError):
                 reason = f"the store cannot be written ({error.strerror or type(error).__name__})"
             raise Problem(503, f"{reason}; {await asyncio.to_thread(_pointed, head)}", headers=RETRY) from None
+        chosen = {"version": done.name} if isinstance(done, Version) else {}
+        log_event(event, head=head.name, **chosen, note=note)
+        return await self._moved(head, chosen.get("version"))
 
     async def reload(self, request: Request) -> Response:
         """Look at the store now.
@@ -438,13 +422,6 @@ def _note(request: Request) -> str:
     if not note.isprintable():
         raise Problem(400, "the note has characters that cannot be printed; write it in one line of plain text")
     return note
-
-
-def _score_type(query: dict[str, str]) -> Any:
-    given = query.get("score_type")
-    if given not in (None, "probability", "logit"):
-        raise Problem(400, f"score_type is {given!r}; it must be probability or logit", at="score_type")
-    return given
 
 
 def _interval(query: dict[str, str]) -> float | None:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import is_disk_full
 from mcnet.errors import BusyError, FileFormatError, McnetError, StoreUnavailableError, in_words
 from mcnet.operations.service.settings import TOKEN_VARIABLE, Limits, Token
@@ -63,6 +64,13 @@ class Problem(Exception):
         """Return the problem details."""
         title = HTTPStatus(self.status).phrase
         return ProblemDetails("about:blank", title, self.status, self.detail, self.detail, **self.where)
+
+
+def check_score_type(given: Any, at: str = "score_type") -> ScoreType | None:
+    """Return what a client says that the scores are, or say what is possible."""
+    if given not in (None, "probability", "logit"):
+        raise Problem(400, f"score_type is {given!r}; it must be probability or logit", at=at)
+    return given  # type: ignore[no-any-return]
 
 
 def problem_of(error: Exception) -> Problem | None:

@@ -11,7 +11,7 @@ from mcnet._shared.arrays import FloatArray
 from mcnet.operations.service.arrow import check_rows
 from mcnet.operations.service.board import HeadNumbers
 from mcnet.operations.service.calibrate import Calibrated, calibrate_rows, check_fields
-from mcnet.operations.service.http import Headers, Problem
+from mcnet.operations.service.http import Headers, Problem, check_score_type
 from mcnet.operations.service.served import Served
 
 BINARY_HEADER = "inference-header-content-length"
@@ -120,9 +120,7 @@ def answer_inference(
     if any(output.name != "calibrated" for output in wanted):
         given = asked.parameters.get("interval", _INTERVAL)
         level = float(given) if isinstance(given, int | float) else math.nan
-    score_type: Any = asked.parameters.get("score_type")
-    if score_type not in (None, "probability", "logit"):
-        raise Problem(400, f"score_type is {score_type!r}; it must be probability or logit", at="$.parameters")
+    score_type = check_score_type(asked.parameters.get("score_type"), at="$.parameters")
     values: dict[str, Any] = {field: column.tolist() for field, column in columns.items()}
     result = calibrate_rows(served, numbers, score, values or None, score_type=score_type, interval=level)
     shape = next(tensor.shape for tensor in asked.inputs if tensor.name == "score")

@@ -37,7 +37,7 @@ from mcnet.operations.service.http import (
     check_token,
     problem_of,
 )
-from mcnet.operations.service.learning import Learning
+from mcnet.operations.service.schedule import Learning
 from mcnet.operations.service.served import ServedHeads, default_head, load_served
 from mcnet.operations.service.settings import LOGGING, TOKEN_VARIABLE, ServiceSettings, log_event
 from mcnet.store.store import Store
@@ -52,11 +52,6 @@ _SWITCH_SECONDS = 0.0005
 each of its statements."""
 
 _CALIBRATE, _OTHER = ROUTES.index("calibrate"), ROUTES.index("other")
-
-
-def make_service(settings: ServiceSettings) -> "Service":
-    """Return the service of one worker; called in the worker's process."""
-    return Service(settings)
 
 
 async def _end_with_parent() -> None:
@@ -255,7 +250,7 @@ def run_service(settings: ServiceSettings) -> None:
         if learning is not None:
             learning.start()
         server.board, server.early_deaths = board, Counter()
-        loader: Callable[..., Any] = partial(make_service, replace(settings, board=board))
+        loader: Callable[..., Any] = partial(Service, replace(settings, board=board))
         server.serve(target_loader=loader, wrap_loader=False)
     finally:
         if learning is not None:

@@ -14,7 +14,7 @@ from tests.service.running import TOKEN, running
 from mcnet.errors import InputError
 from mcnet.operations.alerts import Event, add_events
 from mcnet.operations.service.feedback import Present, named_period, present
-from mcnet.operations.service.learning import Learning
+from mcnet.operations.service.schedule import Learning
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.operations.status import status_of
 from mcnet.operations.update import record_failed_run
@@ -86,7 +86,7 @@ def test_the_job_runs_at_the_start_and_at_the_end_of_every_period(monkeypatch, t
         return Present(str(number), str(number - 1), begin + (number + 1) * length)
 
     jobs = queue.Queue()
-    monkeypatch.setattr("mcnet.operations.service.learning.present", quick)
+    monkeypatch.setattr("mcnet.operations.service.schedule.present", quick)
     monkeypatch.setattr(Learning, "_update", lambda self, head, until: jobs.put((head, int(until))) or True)
     store = Store(tmp_path / "ads.db")
     store.configure("ctr", every="1m")
@@ -140,7 +140,7 @@ def test_an_update_that_fails_is_told_and_tried_again(registry, tmp_path, monkey
     assert "mcnet.toml" in registry.store.state().runs()[-1]["reason"]
     (tmp_path / "mcnet.toml").unlink()
     assert learning._update("default", "2024-05-01")
-    monkeypatch.setattr("mcnet.operations.service.learning._LONGEST_SLEEP_SECONDS", 0.01)
+    monkeypatch.setattr("mcnet.operations.service.schedule._LONGEST_SLEEP_SECONDS", 0.01)
     tried = []
     monkeypatch.setattr(Learning, "_update", lambda self, head, until: (tried.append(until), len(tried) > 2)[1])
     learning = Learning(ServiceSettings(registry.path, every="1y", learn=True))
