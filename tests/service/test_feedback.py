@@ -207,14 +207,16 @@ def test_a_period_long_past_does_not_begin_a_journal_unless_it_is_allowed(tmp_pa
     taken, take, journal = inbox(tmp_path, monkeypatch, every)
     journal.store.configure(key_days=100_000)
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0, tzinfo=None)
-    first, old = (f"{now - timedelta(hours=back):%Y-%m-%dT%H}" for back in (399, 425))
+    past = [now - timedelta(hours=back) for back in (398, 425)]
+    past = [one if one.hour else one - timedelta(hours=1) for one in past]  # midnight would be the name of a day
+    first, old = (f"{one:%Y-%m-%dT%H}" for one in past)
     for period in (old, "1971-11-18T05"):
         with pytest.raises(ImplausibleError, match=r"periods before now, and the journal has no rows yet") as refused:
             take("a", key="a", period=period)
         assert refused.value.column == "period"
     assert journal.entries() == []
     assert take("a", key="a", period=first).rows == 40
-    assert take("a", key="b", period=old).rows == 40, "26 hours before the first one"
+    assert take("a", key="b", period=old).rows == 40, "a day before the first one"
     for source in ("feedback a", "feedback b"):
         journal.remove(source)
     assert take("a", key="a", period="1971-11-18T05", allow=["period"]).rows == 40

@@ -74,7 +74,8 @@ def test_while_the_database_is_gone_answers_come_from_memory_and_feedback_is_to_
         assert service.get("/v2/health/ready").status == 200
         assert counted(service, "mcnet_store_errors_total") >= errors + 3
         assert counted(service, "mcnet_store_reachable") == 0
-        assert service.get("/status").status == 503
+        answer = service.get("/status")
+        assert (answer.status, str(server.port) in answer.body.decode()) == (503, False), answer.body
     finally:
         server.start()
     service.wait_for("the journal", lambda: service.change("/feedback", feedback(2, "gone", ROWS)).status in (200, 201))
@@ -84,6 +85,7 @@ def test_while_the_database_is_gone_answers_come_from_memory_and_feedback_is_to_
     for one in services:
         one.wait_for("version 3", lambda s=one: s.post("/calibrate", ONE).document["version"] == "3")
     assert service.events("unexpected error") == []
+    assert [line for line in service.log_file.read_text().splitlines() if not line.startswith("{")] == []
     said = [
         service.log_file.read_text(),
         *(str(service.get(path).body) for path in ("/metrics", "/status", "/heads", "/")),

@@ -396,17 +396,16 @@ class Changes:
             connection.autocommit = True
             connection.execute(f"LISTEN {_CHANNEL}")
             return True  # whatever moved before
-        told = self._connection.dbapi_connection.notifies(timeout=seconds, stop_after=1)
-        return any(True for _ in told)
+        return any(True for _ in self._connection.notifies(timeout=seconds, stop_after=1))
 
     def _sqlite_commits(self) -> int:
-        connection = self._connected() if self._connection is None else self._connection.dbapi_connection
-        return int(connection.execute("PRAGMA data_version").fetchone()[0])
+        return int((self._connection or self._connected()).execute("PRAGMA data_version").fetchone()[0])
 
     def _connected(self) -> Any:
-        self._connection = self._database.engine.raw_connection()
-        self._connection.detach()  # it is kept, and never one of the pool again
-        return self._connection.dbapi_connection
+        pooled = self._database.engine.raw_connection()
+        self._connection = pooled.dbapi_connection
+        pooled.detach()  # it is kept, and never one of the pool again
+        return self._connection
 
     def close(self) -> None:
         """End the connection."""

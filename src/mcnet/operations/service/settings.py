@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import re
 import stat
 import sys
 from collections.abc import Mapping
@@ -98,12 +99,17 @@ class ServiceSettings:
         return Store(self.store).name
 
     def public(self, value: Any) -> Any:
-        """Return strings, in whatever lists and documents, without the address of the store."""
+        """Return strings, in whatever lists and documents, without the address of the store and of its server."""
         if isinstance(value, str):
+            value = _SERVER.sub("connection failed", value)
             return value.replace(self.store, "the store").replace(self._store_name, "the store")
         if isinstance(value, dict):
             return {name: self.public(entry) for name, entry in value.items()}
         return [self.public(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+_SERVER = re.compile(r'connection to server at ".*?"(, port \d+| \(.*?\))* failed')
+"""How libpq tells which server it could not reach."""
 
 
 # The bearer tokens that are needed to change anything.
@@ -169,7 +175,8 @@ class EventHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
-        log_event(record.getMessage(), record.levelname.lower(), logger=record.name.strip("_"))
+        reason = {} if not record.exc_info else {"reason": repr(record.exc_info[1])}
+        log_event(record.getMessage(), record.levelname.lower(), logger=record.name.strip("_"), **reason)
 
 
 LOGGING: dict[str, Any] = {
@@ -178,5 +185,6 @@ LOGGING: dict[str, Any] = {
         "access": {"()": "mcnet.operations.service.settings.EventHandler"},
     },
     "formatters": {},
+    "root": {"handlers": ["console"], "level": "WARNING"},
 }
 """How the server logs, as `logging.config.dictConfig` takes it."""
