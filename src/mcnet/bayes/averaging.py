@@ -33,7 +33,7 @@ from mcnet.bayes.posterior import BayesFit, Covariance, JointCovariance
 from mcnet.bayes.prior import LEVEL_VARIANCE, OFFSET_VARIANCE
 from mcnet.bayes.solver import Arrow, Information, NewtonSystem
 from mcnet.bayes.sparse_table import SparseTable
-from mcnet.bayes.structure import State
+from mcnet.bayes.structure import Incidence, State
 
 # Prior standard deviations of the common level (in logits) and the common slope, and how probable each is.
 LEVEL_WIDTHS = np.array([0.03, 0.15, 0.5, 1.5])
@@ -52,6 +52,7 @@ FIELD_SHARES = np.array([0.4, 0.2, 0.2, 0.2])
 # How probable the full fit is before any rows, beside lines; and, of it, the fit with one curve for all field values.
 FULL_SHARE = 0.8
 ALIKE_SHARE = 0.4
+STEPS_TO_ALIKE = 2
 # Scores stay as they are where the evidence against them is no larger than that of a level with this prior variance
 # would be, if the rows agreed with the scores exactly.
 TOLERATED_VARIANCE = 0.08
@@ -135,6 +136,12 @@ def fit_lines(
 
     Level and slope have the widest of their priors. A negative `value` is an unknown one, without a level of its own.
     """
+    widths = FIELD_WIDTHS[:1]
+    if value is not None and values:
+        order = np.argsort(value, kind="stable")
+        logits, weight, positives, value = (column[order] for column in (logits, weight, positives, value))
+        present, first = (part[int(value[0] < 0) :] for part in np.unique(value, return_index=True))
+        widths = FIELD_WIDTHS if len(present) else widths
     level = 0.0
     for _ in range(30):
         p = scipy.special.expit(logits + level)
@@ -146,21 +153,23 @@ def fit_lines(
     information = weight * p * (1.0 - p)
     centre = float(information @ logits / max(float(information.sum()), 1e-300))
     turned = logits - centre
-    widths = FIELD_WIDTHS if value is not None and values else FIELD_WIDTHS[:1]
     wide = np.array([LEVEL_WIDTHS[-1], SLOPE_WIDTHS[-1]]) ** -2.0
-    with np.errstate(divide="ignore"):
-        precision = widths[:, None] ** -2.0
-    known = np.zeros(0, dtype=np.int64) if value is None else np.flatnonzero(value >= 0)
-    owner = np.zeros(0, dtype=np.int64) if value is None else value[known]
-    members = scipy.sparse.csr_array((np.ones(len(known)), (owner, known)), shape=(values, len(logits)))
+    precision = np.array([[0.0], *(width**-2.0 for width in FIELD_WIDTHS[1 : len(widths), None])])
+    powers = np.stack([np.ones_like(turned), turned, turned**2], axis=1)
+    own, inverse, of_levels = (np.zeros((len(widths), values)) for _ in range(3))
+    both = np.zeros((len(widths), 2, values))
 
     def by_value(cells: FloatArray) -> FloatArray:
-        return np.asarray((members @ cells.T).T) if values else np.zeros((len(cells), 0))
+        sums = np.zeros((len(widths), values))
+        sums[:, present] = np.add.reduceat(cells, first, axis=1)
+        return sums
 
     def at(numbers: FloatArray) -> FloatArray:
         z = logits + numbers[:, :1] + numbers[:, 1:2] * turned
-        if values:
-            z[:, known] += numbers[:, 2:][:, owner]
+        if len(widths) > 1:
+            levels = np.zeros((len(widths), values + 1))
+            levels[:, :-1] = numbers[:, 2:]
+            z += levels.take(value, axis=1)  # an unknown value has the last level, which is 0
         return np.asarray(z)
 
     numbers = np.zeros((len(widths), 2 + values))
@@ -168,27 +177,26 @@ def fit_lines(
     for _ in range(50):
         p = scipy.special.expit(at(numbers))
         left, known_of = positives - weight * p, weight * p * (1.0 - p)
-        # Levels of values are eliminated (a Schur complement): what they leave is a system of two numbers.
-        own, own_turned = by_value(known_of), by_value(known_of * turned)
-        both = np.stack([own, own_turned], axis=1)
-        inverse = 1.0 / (own + precision)
-        inverse[0] = 0.0
-        gradient = np.stack([left.sum(axis=1), left @ turned], axis=1) - wide * numbers[:, :2]
-        of_values = by_value(left) - np.where(inverse > 0.0, precision, 0.0) * numbers[:, 2:] if values else own
-        total, first, second = known_of.sum(axis=1), known_of @ turned, known_of @ turned**2
-        curvature = np.stack([total, first, first, second], axis=1).reshape(-1, 2, 2) + np.diag(wide)
-        curvature -= (both * inverse[:, None]) @ np.swapaxes(both, 1, 2)
-        gradient -= ((both * inverse[:, None]) @ of_values[:, :, None])[:, :, 0]
-        step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
-        of_levels = inverse * (of_values - (step[:, None] @ both)[:, 0])
-        moved = np.clip(np.concatenate([step, of_levels], axis=1), -1.0, 1.0)
-        numbers = numbers + moved
-        if np.abs(moved).max() < 1e-4:  # Newton's steps: what is left is about its square
+        gradient = left @ powers[:, :2] - wide * numbers[:, :2]
+        curvature = (known_of @ powers)[:, [[0, 1], [1, 2]]] + np.diag(wide)
+        if len(widths) > 1:
+            # Levels of values are eliminated (a Schur complement): what they leave is a system of two numbers.
+            own = by_value(known_of)
+            both = np.stack([own, by_value(known_of * turned)], axis=1)
+            inverse[1:] = 1.0 / (own + precision)[1:]
+            of_levels = inverse * (by_value(left) - precision * numbers[:, 2:])
+            curvature -= (both * inverse[:, None]) @ np.swapaxes(both, 1, 2)
+            gradient -= (both @ of_levels[:, :, None])[:, :, 0]
+        step = np.linalg.solve(curvature, gradient[:, :, None])
+        moved = np.concatenate([step[:, :, 0], of_levels - inverse * (step[:, :, 0][:, None] @ both)[:, 0]], axis=1)
+        moved = np.minimum(np.maximum(moved, -1.0), 1.0)
+        numbers += moved
+        if max(moved.max(), -moved.min()) < 1e-4:  # Newton's steps: what is left is about its square
             break
     z = at(numbers)
-    squares = np.where(np.isfinite(precision), precision, 0.0) * numbers[:, 2:] ** 2
-    evidence = np.sum(positives * z - weight * np.logaddexp(0.0, z), axis=1)
-    evidence += 0.5 * (np.log(wide).sum() - (numbers[:, :2] ** 2) @ wide - squares.sum(axis=1))
+    squares = (precision * numbers[:, 2:] ** 2).sum(axis=1)
+    evidence = z @ positives - np.logaddexp(0.0, z) @ weight
+    evidence += 0.5 * (np.log(wide).sum() - (numbers[:, :2] ** 2) @ wide - squares)
     evidence -= 0.5 * np.linalg.slogdet(curvature)[1]
     # log(precision of a level / its posterior precision), 0 where levels are held at 0
     shrunken = np.log1p(own[1:] / precision[1:])
@@ -216,14 +224,13 @@ def averaged_share(table: Table | SparseTable) -> float:
     return min(max(2.0 - 2.0 * information / MOST_INFORMATION, 0.0), 1.0)
 
 
-def averaged(lifted: BayesFit, full: Maximum, alike: Maximum | None, share: float = 1.0) -> BayesFit:
+def averaged(lifted: BayesFit, full: Maximum, share: float = 1.0) -> BayesFit:
     """Return a fit averaged with itself under tighter priors, with lines, and with the scores as they are.
 
     Parameters
     ----------
     lifted : the fit, with the offset that makes up for treating the cells of a panel as one.
     full : the maximum of its posterior, without that offset.
-    alike : that of the same model with one curve for all field values; None if there is no field.
     share : how much of the result is the average; the rest is the fit.
     """
     state, posterior = full.state, full.posterior
@@ -234,8 +241,8 @@ def averaged(lifted: BayesFit, full: Maximum, alike: Maximum | None, share: floa
     first = _tightened_fit(full, pulled)
     of_full, mean = np.log(FULL_SHARE) + first.evidence, first.mean
     between: list[tuple[FloatArray, list[State]]] = []
-    if alike is not None:
-        second = _tightened_fit(alike, pulled)
+    if posterior.incidence.fields:
+        second = _tightened_fit(_alike(full), pulled)
         same = State(second.mean.shared, unchanged.values)
         odds = second.evidence - first.evidence + np.log(ALIKE_SHARE / (1.0 - ALIKE_SHARE))
         weight = float(scipy.special.expit(odds))
@@ -266,6 +273,28 @@ def averaged(lifted: BayesFit, full: Maximum, alike: Maximum | None, share: floa
     return replace(
         lifted, state=served, covariance=lifted.covariance and _with(lifted.covariance, terms), maximum=lifted
     )
+
+
+def _alike(full: Maximum) -> Maximum:
+    """Return the maximum of the same model with one curve for all field values, as nearly as it matters.
+
+    The strengths stay as they were learnt. A few steps lead there from the maximum with fields, by the curvature known
+    from it: the less the values differ, and so the more this model weighs, the closer they get. They see the rows of
+    all contexts as one; the evidence is that of the same cells as with fields, as evidences are to compare.
+    """
+    table, shapes = full.posterior.table, full.posterior.shapes
+    strengths = replace(full.posterior.strengths, values=(), expected=())
+    rows, positives, places = (sums[None] for sums in table.panel_sums())
+    pooled = Table(table.panels, rows, positives, places / np.maximum(rows, np.finfo(np.float64).tiny))
+    none = np.empty((len(full.posterior.incidence.codes), 0), dtype=np.int64)
+    steps = Posterior(pooled, shapes, Incidence(none[:1], []), strengths)
+    own = full.information.own[:0]
+    information = replace(full.information, incidence=steps.incidence, own=own, couplings=[], precision=[])
+    arrow = Arrow(information, full.arrow.ridge)
+    state = State(full.state.shared, [])
+    for _ in range(STEPS_TO_ALIKE):
+        state = state.plus(-1.0, arrow.solve(steps.gradient(state)))
+    return Maximum(state, Posterior(table, shapes, Incidence(none, []), strengths), arrow, information)
 
 
 class _TightenedFit(NamedTuple):

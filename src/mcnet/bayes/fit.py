@@ -82,8 +82,6 @@ def worthwhile_bends(table: Table | SparseTable, shapes: Shapes, incidence: Inci
 
 # The maximum counts as reached when twice the log-posterior still to be gained is below this; no data can tell.
 DECREMENT = 1e-5
-# A model that is only averaged with needs less: what is left after a step is about the square of what it gained.
-ENOUGH_OF_ALIKE = 1e-3
 # Nor can floating point tell a gain smaller than this share of the log-likelihood.
 RELATIVE_DECREMENT = 1e-11
 # With several fields a step takes long, and this share of the log-likelihood moves no log-loss that anyone looks at.
@@ -191,30 +189,7 @@ def fit_bayes(
     lifted = _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
     if information is None:
         return lifted
-    full = Maximum(state, posterior, arrow, information)
-    return averaged(lifted, full, _alike(full, iterations) if incidence.fields else None, share)
-
-
-def _alike(full: Maximum, iterations: int) -> Maximum:
-    """Return the maximum of the same model with one curve for all field values, from that with fields on.
-
-    The strengths stay as they were learnt. The curve is found on the rows of all contexts as one, which takes a step as
-    long as without fields; its posterior has the table of the fit with fields, so that evidences compare.
-    """
-    table, shapes = full.posterior.table, full.posterior.shapes.smoothest(0)
-    strengths = replace(full.posterior.strengths, values=(), expected=())
-    rows, positives, places = (sums[None] for sums in table.panel_sums())
-    place = places / np.maximum(rows, np.finfo(np.float64).tiny)
-    alone = Posterior(Table(table.panels, rows, positives, place), shapes, _no_fields(1), strengths)
-    with _threads().limit(limits=1, user_api="blas"):
-        start = State(full.state.shared.copy(), [])
-        reached = _maximise(alone, start, None, iterations=iterations, enough=ENOUGH_OF_ALIKE)
-    posterior = Posterior(table, shapes, _no_fields(len(full.posterior.incidence.codes)), strengths)
-    return Maximum(reached.state, posterior, reached.arrow, reached.information)
-
-
-def _no_fields(contexts: int) -> Incidence:
-    return Incidence(np.empty((contexts, 0), dtype=np.int64), [])
+    return averaged(lifted, Maximum(state, posterior, arrow, information), share)
 
 
 def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expected: float) -> BayesFit:
@@ -254,9 +229,7 @@ class _Maximum:
     iterations: int
 
 
-def _maximise(
-    posterior: Posterior, state: State, prior: Prior | None, *, iterations: int, enough: float = DECREMENT
-) -> _Maximum:
+def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterations: int) -> _Maximum:
     """Newton steps, with a step of the strengths after each near the maximum, until neither moves."""
     iteration = BolderIteration(SETTLED_OF_SEVERAL) if posterior.incidence.several else StrengthIteration(SETTLED)
     search = Search(posterior, state)
@@ -269,7 +242,7 @@ def _maximise(
         decrement = search.step()
         if search.stuck:
             break
-        if search.settled and decrement < enough + share * search.loss:
+        if search.settled and decrement < DECREMENT + share * search.loss:
             break
         if prior is not None and search.learnable and not search.settled:
             strengths = search.posterior.strengths
