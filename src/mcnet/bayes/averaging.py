@@ -136,11 +136,11 @@ def fit_lines(
 
     Level and slope have the widest of their priors. A negative `value` is an unknown one, without a level of its own.
     """
-    widths = FIELD_WIDTHS[:1]
-    if value is not None and values:
+    widths, owner, present, first = FIELD_WIDTHS[:1], *(np.zeros(0, dtype=np.int64) for _ in range(3))
+    if value is not None:
         order = np.argsort(value, kind="stable")
-        logits, weight, positives, value = (column[order] for column in (logits, weight, positives, value))
-        present, first = (part[int(value[0] < 0) :] for part in np.unique(value, return_index=True))
+        logits, weight, positives, owner = logits[order], weight[order], positives[order], value[order]
+        present, first = (part[int(owner[0] < 0) :] for part in np.unique(owner, return_index=True))
         widths = FIELD_WIDTHS if len(present) else widths
     level = 0.0
     for _ in range(30):
@@ -169,7 +169,7 @@ def fit_lines(
         if len(widths) > 1:
             levels = np.zeros((len(widths), values + 1))
             levels[:, :-1] = numbers[:, 2:]
-            z += levels.take(value, axis=1)  # an unknown value has the last level, which is 0
+            z += levels.take(owner, axis=1)  # an unknown value has the last level, which is 0
         return np.asarray(z)
 
     numbers = np.zeros((len(widths), 2 + values))
