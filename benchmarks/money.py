@@ -233,7 +233,7 @@ def line_of(nine: dict[str, dict[int, list[float]]], method: str) -> tuple[objec
     """Return the surplus over that of offsets, and the line of a method: all on the splits that it was measured on."""
     found = np.array(list(nine[method].values()))
     raw, offsets = (np.array([nine[name][seed][1] for seed in nine[method]]) for name in (RAW, OFFSETS))
-    fewer = "" if len(found) == len(nine[RAW]) else f" ({len(found)} splits)"
+    fewer = "" if len(found) == len(nine[RAW]) else f" ({len(found)} split{'s' * (len(found) > 1)})"
     return (
         float((found[:, 1] / offsets).mean()),
         method + fewer,
@@ -247,6 +247,8 @@ def line_of(nine: dict[str, dict[int, list[float]]], method: str) -> tuple[objec
 
 def spread(values: np.ndarray) -> str:
     """Return a mean with its 95 % interval; random halves overlap, so their spread alone would be too narrow."""
+    if len(values) == 1:
+        return f"{values[0]:+.1%}"
     reach = 1.96 * values.std(ddof=1) * np.sqrt(1 / len(values) + 1)
     return f"{values.mean():+.1%} ({values.mean() - reach:+.1%} … {values.mean() + reach:+.1%})"
 
