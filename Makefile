@@ -63,7 +63,7 @@ soak: $(STAMPS)/test ## draw new examples for the properties, attack formats, fi
 	@MCNET_NEW_EXAMPLES=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis
 	@MCNET_KILLS=$(or $(KILLS),200) $(BIN)/python -m pytest -q tests/service/test_many_machines.py
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) --kills $(or $(KILLS),200) --write tests/fuzz/RESULTS.md
-	@$(BIN)/python -m benchmarks --full time_parts time_poison
+	@$(BIN)/python -m benchmarks --full time_parts time_poison time_worlds
 
 system: ## install the programs that some tests need, where they are missing
 	@bash .ci/system-packages

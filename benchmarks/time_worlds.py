@@ -5,8 +5,10 @@ coming period) to what is said, on fresh rows of the coming period.
 """
 
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -50,10 +52,11 @@ def fresh_rows(world: World, t: int) -> WorldPeriod:
     return world.with_rows(max(FRESH_ROWS, world.rows)).period(t, draw=7)
 
 
-def run(name: WorldName, seed: int) -> tuple[float, float, float, float]:
-    """Return the divergence of a static fit of everything and of the tracker, and the coverage of both's intervals."""
+def run(name: WorldName, seed: int) -> np.ndarray:
+    """Return the divergence of a static fit of everything and of the tracker, the coverage of both's intervals, the
+    CPU seconds of a median update of the tracker, and the bytes of the saved one."""
     world, tracker, past = make_world(name, seed, periods=PERIODS), mcnet.Tracker(), []
-    found = []
+    found, took = [], []
     for t in range(world.periods):
         rows = world.period(t)
         if t >= FIRST_JUDGED and t % EVERY == 0:
@@ -64,10 +67,14 @@ def run(name: WorldName, seed: int) -> tuple[float, float, float, float]:
                 low, high = one.interval(fresh.score, fresh.field, level=LEVEL)
                 line.append(float(np.mean((low <= fresh.probability) & (fresh.probability <= high))))
             found.append(line)
+        begin = time.process_time()
         tracker.update(rows.score, rows.label, field=rows.field, period=t)
+        took.append(time.process_time() - begin)
         past.append(mcnet.Sketch.from_rows(rows.score, rows.label, field=rows.field, resolution=64))
-    static, ours, covered, covered_ours = np.mean(found, axis=0)
-    return float(static), float(ours), float(covered), float(covered_ours)
+    with tempfile.TemporaryDirectory() as folder:
+        tracker.save(f"{folder}/tracker")
+        saved = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+    return np.array([*np.mean(found, axis=0), np.median(took), saved])
 
 
 def after_jump(seed: int) -> Iterator[tuple[float, float]]:
@@ -95,14 +102,17 @@ def worlds(full: bool) -> str:
     lines = []
     for name in WORLDS:
         seeds = (SEEDS if full else QUICK_SEEDS) if name in REPEATED else (OTHER_SEEDS if full else QUICK_OTHER_SEEDS)
-        static, ours, covered, covered_ours = np.mean([run(name, FIRST_SEED + seed) for seed in range(seeds)], axis=0)
+        found = np.mean([run(name, FIRST_SEED + seed) for seed in range(seeds)], axis=0)
+        static, ours, covered, covered_ours, took, saved = found.tolist()
         lines.append(
             [name, seeds, f"{static:.2f}", f"{ours:.2f}", f"{ours / static - 1.0:+.1%}"]
             + [f"{share:.0%}" for share in (covered, covered_ours)]
+            + [report.seconds(took), report.size(saved)]
         )
         print("  ", *lines[-1], flush=True)
     head = ("world", "seeds", "static fit of everything", "Tracker()", "difference")
-    return report.table((*head, "coverage of the static fit's 90 % intervals", "of the tracker's"), lines)
+    more = ("coverage of the static fit's 90 % intervals", "of the tracker's", "CPU of an update", "saved tracker")
+    return report.table((*head, *more), lines)
 
 
 def jumps(full: bool) -> str:

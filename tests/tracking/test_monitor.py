@@ -369,7 +369,7 @@ def test_the_sequence_includes_the_true_shift_in_all_periods_at_once(positives, 
         seen, inside = [], True
         for _ in range(4):
             seen.append(sums_of(*counts(rng, positives, effect, np.exp(shift))))
-            low, high = shift_interval(np.array(seen), evidence.kept_nulls)
+            _, low, high = shift_interval(np.array(seen), evidence.kept_nulls)
             inside &= low <= shift <= high
         missed += not inside
         widths.append(high - low)
@@ -384,7 +384,7 @@ def test_a_broken_period_before_the_version_does_not_widen_the_sequence():
         for number in range(25):
             p, w, y = counts(rng, 300, 0.05)
             evidence.learn(likelihood(p, w, 0.0 * y if broken and number == 10 else y).marginals()[0])
-        low, high = shift_interval(np.array([sums_of(*counts(rng, 300, 0.05))]), evidence.kept_nulls)
+        _, low, high = shift_interval(np.array([sums_of(*counts(rng, 300, 0.05))]), evidence.kept_nulls)
         widths[broken] = high - low
     assert widths[True] < 1.3 * widths[False]
 
@@ -404,6 +404,17 @@ def test_what_is_served_is_described_and_begins_anew_with_each_version(tmp_path)
     monitor.update(sketch_of(rng), 13, version="2")
     assert {one.since for one in monitor.served()} == {"13"}
     assert {one.what for one in monitor.served()} == {"level", "country=NL", "country=FR", "country=DE"}
+
+
+@pytest.mark.parametrize("without_positives", [1, 2, 5])
+def test_the_interval_includes_its_estimate_also_after_hours_without_positives(without_positives):
+    rng, monitor = np.random.default_rng(17), Monitor()
+    for hour in range(12):
+        monitor.learn(sketch_of(rng), hour)
+    for hour in range(12, 20):
+        rows = sketch_of(rng, ratio=0.0) if hour < 12 + without_positives else sketch_of(rng)
+        monitor.update(rows, hour, version="1")
+        assert all(one.low <= one.pcoc <= one.high for one in monitor.served())
 
 
 def test_over_and_under_prediction_in_words():

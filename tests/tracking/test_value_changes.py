@@ -126,10 +126,12 @@ def test_values_that_are_not_known_have_the_offset_of_all_rows():
     for period in range(5):
         changes = learnt(changes, period, np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0]) * (period > 1))
     found = changes.offsets()
-    mean, _ = found.of_contexts(other)
+    mean, variance = found.of_contexts(other)
     assert mean[0].tolist() == mean[2].tolist() == found.of_all_rows.tolist()
     assert mean[1][0] > 0.5
     assert mean[0][0] == pytest.approx(mean[1][0] / 6.0, abs=0.01)
+    assert variance[0].tolist() == variance[2].tolist(), "it may have moved as far as the known ones"
+    assert variance[0][0] > 5.0 / 6.0**2 * 0.9 > 10.0 * variance[1][0]
     assert not ValueOffsets().of_contexts(CONTEXTS)[0].any()
 
 
@@ -158,7 +160,7 @@ def test_of_values_that_always_occur_together_the_coarser_field_takes_the_change
         positives = weight * expit(logit - 0.5 * (np.arange(6) == 0) * (period >= 4))
         cells = nested, np.arange(6), weight, positives
         changes = changes.learnt(*cells, dict.fromkeys(FOLLOWED, logit), str(period), 1.0)
-    region, city = (runs.offsets()[0][0] for runs in changes.runs)
+    region, city = (runs.means()[0] for runs in changes.runs)
     assert region[0] < -0.3
     assert city[0] == 0.0
     assert set(changes.since) == {"region=UT"}
@@ -168,6 +170,15 @@ def test_the_variance_of_a_change_that_is_not_confirmed_is_about_what_is_served(
     runs = FieldRuns.none().grown(1)
     weight, mean, variance = (array.copy() for array in (runs.weight, runs.mean, runs.variance))
     weight[:, 0, :2], mean[:, 0, 1], variance[:, 0, 1] = [0.0, 1.0], 0.6, 0.01
-    offset, spread = FieldRuns(weight, mean, variance).offsets(unconfirmed=0.5)
+    offset, spread = FieldRuns(weight, mean, variance).served()
     np.testing.assert_allclose(offset, 0.3, rtol=1e-6)
     np.testing.assert_allclose(spread, 0.01 + 0.3**2, rtol=1e-5)
+
+
+def test_a_doubtful_change_is_served_less_than_its_mean_and_a_certain_one_in_full():
+    runs = FieldRuns.none().grown(2)
+    weight, mean, variance = (array.copy() for array in (runs.weight, runs.mean, runs.variance))
+    weight[:, 0, [0, 3]], weight[:, 1, [0, 3]], mean[:, :, 3] = [0.8, 0.2], [0.0, 1.0], 0.5
+    found = FieldRuns(weight, mean, variance)
+    np.testing.assert_allclose(found.means()[0], [0.1, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(found.served()[0][0], [0.02, 0.5], rtol=1e-6)

@@ -271,8 +271,10 @@ _SHIFT_SCALE = 0.15
 _GRID, _ZOOMS, _ZOOM_TO, _FARTHEST = 33, 5, 20.0, 4.0
 
 
-def shift_interval(periods: FloatArray, before: FloatArray, largest_effect: float = np.inf) -> tuple[float, float]:
-    """Return the ends of the confidence sequence for a shift of the logits.
+def shift_interval(
+    periods: FloatArray, before: FloatArray, largest_effect: float = np.inf
+) -> tuple[float, float, float]:
+    """Return the most likely shift of the logits, and the ends of its confidence sequence.
 
     Parameters
     ----------
@@ -295,9 +297,7 @@ def shift_interval(periods: FloatArray, before: FloatArray, largest_effect: floa
     weight = np.log((shifts[1] - shifts[0]) / (np.pi * _SHIFT_SCALE * (1.0 + (shifts / _SHIFT_SCALE) ** 2)))
     numerator = np.logaddexp.reduce((likelihood + prior + weight[:, None, None]).ravel())
     beyond = numerator - _finer_maximum(likelihood) - np.log(1.0 / (1.0 - LEVEL))  # below 0 inside the interval
-    inside = np.flatnonzero(beyond < 0.0)
-    if not len(inside):
-        inside = np.array([int(np.argmin(beyond))])
+    inside = np.flatnonzero(beyond <= max(float(beyond.min()), 0.0))
     ends = []
     for place, step in ((inside[0], -1), (inside[-1], 1)):
         other = place + step
@@ -306,7 +306,7 @@ def shift_interval(periods: FloatArray, before: FloatArray, largest_effect: floa
             share = -beyond[place] / (beyond[other] - beyond[place])
         end = shifts[place] + step * share * (shifts[1] - shifts[0])
         ends.append(float(end) if 0 <= other < _GRID else step * np.inf)
-    return ends[0], ends[1]
+    return float(shifts[int(np.argmin(beyond))]), ends[0], ends[1]
 
 
 def _finer_maximum(likelihood: FloatArray) -> FloatArray:

@@ -581,6 +581,6 @@ class Learner:
         latest, ages = self.forecasts[-1], np.array([memory.age for memory in self.memories])
         of_curves, of_level = latest.memory_weights([memory.half_life for memory in self.memories[:-1]])
         share = sum(latest.belief.get(LEVEL_CHANGE + end, 0.0) for end in ("", APART))
-        (moved,), (run,) = self.level_changes.runs.moved()
+        (moved,), (run,) = self.level_changes.moved()
         younger = max(ages[-1] - run / 2.0, 0.0)  # of the part of everything's weight whose level has changed since
         return mean_age(of_level, ages) - float(share * moved * younger), mean_age(of_curves, ages)

@@ -106,6 +106,8 @@ class ServedPcoc:
     since: str
     """The first period that the version served, or the first of the latest 16 to 32 if it has served for longer."""
     pcoc: float
+    """Their ratio. Where a wild period, such as one without positives, moves that out of the interval: the most likely
+    one."""
     low: float
     high: float
     excess: float = np.nan
@@ -288,9 +290,10 @@ class Monitor:
         result = []
         for name, watched, numbers, excess in chosen[:most]:
             periods, positives, rows = numbers[:, :3], numbers[:, 0].sum(), float(numbers[:, 3].sum())
-            ends = shift_interval(periods, watched.before, watched.evidence.largest_effect)
-            high, low = (pcoc_of_shift(periods, end) for end in ends)
+            shifts = shift_interval(periods, watched.before, watched.evidence.largest_effect)
+            likely, high, low = (pcoc_of_shift(periods, shift) for shift in shifts)
             pcoc = float(periods[:, 1].sum() / positives) if positives > 0.0 else np.inf
+            pcoc = pcoc if low <= pcoc <= high else likely
             result.append(ServedPcoc(name, watched.since[0][0], pcoc, low, high, excess, rows))
         return result
 

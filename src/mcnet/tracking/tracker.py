@@ -22,7 +22,7 @@ from mcnet.tracking.forecast import APART, Forecast
 from mcnet.tracking.learner import SERVED, Learner
 from mcnet.tracking.memories import BAYES, RESOLUTION, check_method
 from mcnet.tracking.suspect import Suspect
-from mcnet.tracking.value_changes import UNCONFIRMED, twins_of
+from mcnet.tracking.value_changes import twins_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -205,14 +205,14 @@ def followed_values(learner: Learner) -> "pl.DataFrame":
     changes, weight = learner.changes, latest.served[len(latest.experts) + 2 :]
     rows = []
     for number, (name, index) in enumerate(zip(changes.names, changes.values, strict=True)):
-        moved, run = changes.runs[number].moved()
-        mean, variance = (part.T @ weight for part in changes.runs[number].offsets(UNCONFIRMED))
+        moved, run = changes.runs[number].moved(weight)
+        mean, variance = (part.T @ weight for part in changes.runs[number].served())
         others = [other for other in range(len(changes.names)) if other != number]
         twins = [twins_of(learner.contexts, number, other) for other in others]
         reach = TWO_SIDED_90 * np.sqrt(variance)
-        ages = age + float(weight.sum()) * moved * (np.minimum(run / 2.0, age) - age)
+        ages = age + moved * (np.minimum(run / 2.0, age) - age)
         for code, value in enumerate(index):
-            since = changes.since.get(f"{name}={value}")
+            since = changes.since.get(f"{name}={value}") if moved[code] > 0.5 else None
             shown: tuple[float | str | None, ...] = (None, None, None, None)
             if since is not None:
                 offset, width = float(mean[code]), float(reach[code])

@@ -67,7 +67,10 @@ class ValueOffsets:
     of_all_rows: FloatArray = field(default_factory=lambda: np.zeros(len(FOLLOWED)))
 
     def of_contexts(self, contexts: Contexts) -> tuple[FloatArray, FloatArray]:
-        """Return offsets and variances of contexts, both `[contexts, followed]`."""
+        """Return offsets and variances of contexts, both `[contexts, followed]`.
+
+        A value that is not known may have moved as far as the known ones: its variance is their mean square.
+        """
         result = np.zeros((2, len(contexts), len(FOLLOWED)))
         result[0] = self.of_all_rows
         for number, (index, mean, variance) in enumerate(zip(self.values, self.means, self.variances, strict=True)):
@@ -75,6 +78,8 @@ class ValueOffsets:
             known = (codes >= 0) & (codes < mean.shape[1])  # the index may have grown since
             result[0, known] += mean.T[codes[known]]
             result[1, known] += variance.T[codes[known]]
+            if mean.shape[1]:
+                result[1, ~known] += (variance + mean**2).mean(axis=1)
         return result[0], result[1]
 
     def state(self) -> dict[str, Any]:
@@ -112,25 +117,33 @@ class FieldRuns:
         pairs = ((self.weight, still), (self.mean, more), (self.variance, more))
         return FieldRuns(*(np.concatenate(pair, axis=1) for pair in pairs))
 
-    def offsets(self, unconfirmed: float = 1.0) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance of each value's offset `[followed, values]`.
+    def means(self) -> FloatArray:
+        """Return the mean of each value's offset `[followed, values]`."""
+        return np.asarray((self.weight.astype(np.float64) * self.mean).sum(axis=2))
+
+    def served(self) -> tuple[FloatArray, FloatArray]:
+        """Return the offset of each value as it is served, and its variance, both `[followed, values]`.
+
+        It is the mean times the probability of a change: a doubtful change counts little, and a real one is soon
+        beyond doubt. Of one that a single period has shown, `UNCONFIRMED` counts.
+        """
+        weight = self.weight.astype(np.float64)
+        counted = np.where(np.arange(LONGEST_RUN + 1) == 1, UNCONFIRMED, 1.0)
+        offset = (1.0 - weight[:, :, 0]) * ((weight * self.mean) @ counted)
+        # The mean square about what is served, which lies below the mean.
+        square = (weight * (self.mean.astype(np.float64) ** 2 + self.variance)).sum(axis=2)
+        return offset, np.maximum(square - 2.0 * offset * self.means() + offset**2, 0.0)
+
+    def moved(self, share: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the probability that a value has changed, and the mean run since, in periods.
 
         Parameters
         ----------
-        unconfirmed : the share that counts of a change which no more than one period has shown.
+        share : of each of the `FOLLOWED` candidates.
         """
-        weight, mean = self.weight.astype(np.float64), self.mean.astype(np.float64)
-        counted = np.where(np.arange(LONGEST_RUN + 1) == 1, unconfirmed, 1.0)
-        offset, full = (weight * mean) @ counted, (weight * mean).sum(axis=2)
-        # The mean square about what counts, which lies below the mean of a change that is not confirmed.
-        variance = (weight * (mean**2 + self.variance)).sum(axis=2) - 2.0 * offset * full + offset**2
-        return offset, np.maximum(variance, 0.0)
-
-    def moved(self) -> tuple[FloatArray, FloatArray]:
-        """Return the probability that a value has changed beside everything, and the mean run since, in periods."""
-        weight = self.weight[0].astype(np.float64)
-        moved = weight[:, 1:].sum(axis=1)
-        return moved, weight[:, 1:] @ np.arange(1.0, LONGEST_RUN + 1.0) / np.maximum(moved, 1e-12)
+        weight = np.tensordot(share, self.weight.astype(np.float64), 1)[:, 1:]
+        moved = weight.sum(axis=1)
+        return moved, weight @ np.arange(1.0, LONGEST_RUN + 1.0) / np.maximum(moved, 1e-12)
 
     def learnt(
         self, which: int, seen: NDArray[np.bool_], rows: AlikeRows, changes: ValueChanges, step: float
@@ -206,7 +219,11 @@ class LevelChanges:
     @property
     def offset(self) -> float:
         """By how many logits the level is expected to differ from that of everything."""
-        return float(self.runs.offsets()[0][0, 0])
+        return float(self.runs.means()[0, 0])
+
+    def moved(self) -> tuple[FloatArray, FloatArray]:
+        """Return the probability that the level has changed, and the mean run since, in periods."""
+        return self.runs.moved(np.eye(len(self.runs.weight))[0])
 
     def learnt(
         self, logits: FloatArray, weight: FloatArray, positives: FloatArray, effect: float, step: float
@@ -285,7 +302,7 @@ class ValueChanges:
         """Return the present offset of each value."""
         means, variances, of_all_rows = [], [], np.zeros(len(FOLLOWED))
         for runs, rows in zip(self.runs, self.rows, strict=True):
-            mean, variance = runs.offsets(UNCONFIRMED)
+            mean, variance = runs.served()
             common = mean @ rows / max(float(rows.sum()), 1e-300)
             means.append(mean - common[:, None])
             variances.append(variance)
@@ -322,7 +339,7 @@ class ValueChanges:
         copies = other._copies(contexts if known is None else known, order)
         learnt: list[list[tuple[FloatArray, ...]]] = [[] for _ in codes]
         for which, name in enumerate(FOLLOWED):
-            before = [runs.offsets()[0][which] for runs in other.runs]
+            before = [runs.means()[which] for runs in other.runs]
             at = logits[name] + sum(before[number][codes[number]] for number in order)
             for number in order:
                 at = at - before[number][codes[number]]
