@@ -93,9 +93,11 @@ def value(
     from mcnet._shared.messages import warn
     from mcnet.auctions import TRUTH, check_rules, replay
     from mcnet.cli.sources import check_output, remembered_negatives, source_of, value_number
+    from mcnet.rows.columns import scores_column
     from mcnet.rows.derived import source_column
     from mcnet.rows.fields import field_columns
     from mcnet.rows.locations import read_options
+    from mcnet.rows.periods import cut_to_periods
 
     printer = options.printer_of(context, json, quiet)
     if price is None:
@@ -138,7 +140,7 @@ def value(
     fields = list(dict.fromkeys([*(field or []), *(f for m in loaded.values() for f in m.needed_fields)]))
     rows = _read(printer, source, spec, {role: name for role, name in wanted.items() if name is not None}, fields)
     scores = rows[spec.score].to_numpy()
-    chances: dict[str, Any] = {SCORES: _probabilities(scores, spec.score, spec.score_type)}
+    chances: dict[str, Any] = {SCORES: scores_column(scores, score_type=spec.score_type, name=spec.score, clip=False)}
     for name, each in loaded.items():
         inside = {f: rows[source_column(f)] for f in each.needed_fields} or None
         chances[name] = each.predict(scores, field=inside, score_type=spec.score_type)
@@ -147,7 +149,7 @@ def value(
                 f"{name} was fitted on as many rows with as many positives as this log has: if they are the same, the "
                 "replay flatters it; replay rows of other auctions"
             )
-    periods = None if time is None else _cut(rows[time], every or "1d")
+    periods = None if time is None else cut_to_periods(rows[time], every or "1d")
     edges = read_options().edges  # those of the models
     found = replay(
         chances,
@@ -236,15 +238,3 @@ def _read(printer: Printer, source: Any, spec: Any, wanted: dict[str, str], fiel
     if not parts or not sum(map(len, parts)):
         raise InputError(f"{name} has no rows; at least one auction is needed")
     return pl.concat(parts)
-
-
-def _probabilities(scores: Any, name: str, score_type: Any) -> Any:
-    from mcnet.rows.columns import scores_column
-
-    return scores_column(scores, score_type=score_type, name=name, clip=False)
-
-
-def _cut(column: "pl.Series", every: str) -> "pl.Series":
-    from mcnet.rows.periods import cut_to_periods
-
-    return cut_to_periods(column, every)
