@@ -116,9 +116,11 @@ def main(full: bool = False) -> None:
     with tempfile.TemporaryDirectory(prefix="mcnet-benchmark-") as name:
         folder = Path(name)
         registry, _ = make_registry(folder)
+        (folder / "kills").mkdir()
+        alone, _ = make_registry(folder / "kills")  # fuzzed requests leave feedback behind
         for line in (
             fuzzed(folder, registry, 100_000 if full else 3_000),
-            feedback_kills(folder, registry, 200 if full else 4),
+            feedback_kills(folder, alone, 200 if full else 4),
             killed_loops(200 if full else 20),
             *(slow_connections(folder, registry, 2_600, what) for what in SLOW),
             described(folder, registry, 300 if full else 5),
