@@ -29,7 +29,7 @@ class _Library:
 
     def __init__(self, model, folder, flags=("-O1", *STRICT), name="mcnet"):
         self.model = model
-        count = len(model.fields)
+        count = len(model.needed_fields)
         sized = ", ".join(f"texts[{i}], lengths[{i}]" for i in range(count))
         plain = ", ".join(f"texts[{i}]" for i in range(count))
         source = f'#include "model.h"\ndouble one(double s, int32_t c) {{ {"(void)c; " * (not count)}'

@@ -51,6 +51,23 @@ def test_the_largest_contexts_are_plotted_not_the_first_by_name():
         assert names(fitted.model_.plot()) == shown
 
 
+def test_a_field_that_was_left_out_is_no_part_of_a_plot():
+    rng = np.random.default_rng(1)
+    scores, country, noise = (
+        rng.uniform(0.1, 0.5, 30_000),
+        rng.choice(["NL", "FR"], 30_000),
+        rng.integers(0, 20, 30_000),
+    )
+    labels = rng.random(30_000) < scores * np.where(country == "NL", 0.6, 1.2)
+    calibrator = mcnet.BayesMCNet().fit(scores, labels, field={"country": country, "noise": noise.astype(str)})
+    assert calibrator.left_out_fields_ == ("noise",)
+    assert sorted(names(calibrator.plot())) == ["FR", "NL", "pooled"]
+    for field in ("NL", {"country": "NL"}, {"country": "NL", "noise": "3"}):
+        assert calibrator.model_.plot(field).data
+    with pytest.raises(InputError, match="needs a value of each of country"):
+        calibrator.plot({"noise": "3"})
+
+
 def test_the_repr_of_a_fitted_calibrator_says_so(fitted: mcnet.Calibrator):
     assert repr(mcnet.PlattField()) == "PlattField()"
     assert repr(fitted) == "PlattField()  # fitted on 4,000 rows, 3 contexts of country"

@@ -10,6 +10,7 @@ from scipy.special import expit, logit, xlogy
 import mcnet
 from mcnet.datasets.worlds import WORLDS, make_world
 from mcnet.tracking.forecast import Forecast
+from mcnet.tracking.memories import coarse, fit_expert
 
 SCORES = np.linspace(0.001, 0.999, 97)
 
@@ -306,6 +307,25 @@ def test_several_fields():
     assert (low < tracker.predict([0.2, 0.2], field)).all()
     assert (high > low).all()
     tracker.predict([0.2], {"country": ["ES"], "source": ["a"]})
+
+
+def test_a_fit_of_several_fields_from_the_last_one_is_near_one_afresh():
+    rng = np.random.default_rng(4)
+    parts = []
+    for _ in range(9):
+        score, country, source = rng.uniform(0.02, 0.3, 900), rng.choice(["NL", "FR"], 900), rng.integers(0, 400, 900)
+        truth = score * np.where(country == "NL", 0.6, 1.2)
+        field = {"country": country, "source": source.astype(str)}
+        parts.append(coarse(mcnet.Sketch.from_rows(score, rng.random(900) < truth, field=field)))
+    before, after = sum(parts[1:8], parts[0]), sum(parts[1:], parts[0])
+    start = fit_expert("mcnet-bayes", before, None)
+    warm, afresh = (fit_expert("mcnet-bayes", after, earlier) for earlier in (start, None))
+    assert not start.fit.combinations  # too few rows for pairs of fields
+    assert warm.fit.iterations <= 4
+    said = [expert.logits(after.contexts, after.context, after.logit) for expert in (start, warm, afresh)]
+    moved, left = (np.sqrt(np.mean((one - said[2]) ** 2)) for one in said[:2])
+    assert left < 0.02
+    assert left < 0.5 * moved
 
 
 def one_value_drops(rng, tracker, periods, drops_at, by=-1.0, rows=2500):

@@ -28,7 +28,7 @@ import scipy
 
 from mcnet._shared.arrays import FloatArray, IntArray
 from mcnet.bayes.likelihood import Table
-from mcnet.bayes.newton import Posterior
+from mcnet.bayes.newton import ROUGHLY, Posterior
 from mcnet.bayes.posterior import BayesFit, Covariance, JointCovariance
 from mcnet.bayes.prior import LEVEL_VARIANCE, OFFSET_VARIANCE
 from mcnet.bayes.solver import Arrow, Information, NewtonSystem
@@ -309,7 +309,7 @@ def _tightened_fit(fit: Maximum, pulled: list[FloatArray]) -> _TightenedFit:
     state, posterior, arrow, information = fit
     nothing = [np.zeros_like(part) for part in state.values]
     system = NewtonSystem(information, arrow)
-    moves = [system.solve(State(pull, nothing)) for pull in pulled]
+    moves = [system.solve(State(pull, nothing), ROUGHLY) for pull in pulled]
     covariance = np.array([[pull @ move.shared for move in moves] for pull in pulled])
     away = np.array([pull @ (state.shared - posterior.centre) for pull in pulled])
     tight = tightened(covariance[None], away[None], np.array([OFFSET_VARIANCE, LEVEL_VARIANCE]))

@@ -16,7 +16,7 @@ from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
 from mcnet._shared.loops import numba_installed
 from mcnet.bayes.averaging import Maximum, averaged, averaged_share
 from mcnet.bayes.likelihood import Table, make_table
-from mcnet.bayes.newton import Balance, Posterior, Search, refine_balance
+from mcnet.bayes.newton import ROUGHLY, Balance, Posterior, Search, refine_balance
 from mcnet.bayes.posterior import BayesFit, Covariance, JointCovariance
 from mcnet.bayes.prior import (
     COMBINATION_SHARE,
@@ -88,8 +88,10 @@ RELATIVE_DECREMENT = 1e-11
 RELATIVE_DECREMENT_OF_SEVERAL = 1e-6
 # Coefficients of several fields up to which their joint covariance is computed, which takes a fifth of a second.
 LARGEST_JOINT_COVARIANCE = 1_000
-# Up to this many contexts, tables of contexts × panels are fast; with more they would be mostly empty.
+# Up to this many contexts, tables of contexts × panels are fast; with more they would be mostly empty. Combinations of
+# several fields have fewer rows each, and so are their tables with fewer of them.
 MOST_DENSE_CONTEXTS = 2_000
+MOST_DENSE_COMBINATIONS = 300
 # Variances of the priors to five per cent: the evidence is flat around its maximum.
 SETTLED = 0.05
 SETTLED_OF_SEVERAL = 0.1
@@ -108,7 +110,9 @@ def fit_bayes(
     shape: Shape = "step",
     functions: int | None = None,
     deviations: int | None = None,
+    most_deviations: int | None = None,
     strengths: Strengths | None = None,
+    decrement: float = 0.0,
     alpha_balance: float = 0.0,
     normalize: Literal["global", "field"] = "global",
     start: BayesFit | None = None,
@@ -126,9 +130,10 @@ def fit_bayes(
 
     Prior strengths are learnt unless given, as `prior` says (EmpiricalBayes if None). `panels`, `functions` and
     `deviations` (the number of bends of a value's log-slope) default to what the number of contexts affords and the
-    number of rows can tell: resolution costs time, not accuracy, since smoothness is learnt. `lift` makes up for
-    treating the cells of a panel as one, `average` averages the result over how wrong the scores may be. `start`
-    continues from an earlier model: its panels, parameters and strengths; new values come after the old ones.
+    number of rows can tell (`most_deviations` of them at most): resolution costs time, not accuracy, since smoothness
+    is learnt. `lift` makes up for treating the cells of a panel as one, `average` averages the result over how wrong
+    the scores may be. `start` continues from an earlier model: its panels, parameters and strengths; new values come
+    after the old ones. After a step with a decrement below `decrement` the maximum counts as reached.
     """
     cells = tuple(np.asarray(column, dtype=np.float64) for column in (logits, weight, positives))
     where = np.asarray(contexts)
@@ -148,12 +153,13 @@ def fit_bayes(
     afforded = _affordable(max([len(given), *counts]))
     grid = start.panels if start else make_panels(x, w, y, panels or afforded[0])
     basis = start.shapes.basis if start else shape_basis(grid, shape, functions)
-    sparse = len(given) > MOST_DENSE_CONTEXTS and alpha_balance == 0.0 and numba_installed()
-    table = (make_sparse_table if sparse else make_table)(grid, x, where, w, y, len(given))
     incidence = Incidence(expanded, counts, [(pair.first, pair.second) for pair in combinations])
+    most_dense = MOST_DENSE_COMBINATIONS if incidence.several else MOST_DENSE_CONTEXTS
+    sparse = len(given) > most_dense and alpha_balance == 0.0 and numba_installed()
+    table = (make_sparse_table if sparse else make_table)(grid, x, where, w, y, len(given))
     prior = prior or EmpiricalBayes()
     expected = strengths or (start.strengths if start else prior.first(len(counts), len(combinations)))
-    shapes = make_shapes(grid, basis, deviations or afforded[1])
+    shapes = make_shapes(grid, basis, deviations or min(afforded[1], most_deviations or afforded[1]))
     if deviations is None:
         shapes = shapes.smoothest(worthwhile_bends(table, shapes, incidence, expected))
     if start:
@@ -161,8 +167,10 @@ def fit_bayes(
     posterior = Posterior(table, shapes, incidence, expected)
     # Thousands of small products: on a busy machine threads would wait for each other at every one.
     with _threads().limit(limits=1, user_api="blas"):
-        state = _first_state(posterior, combinations, start)
-        reached = _maximise(posterior, state, None if strengths else prior, iterations=iterations)
+        search = Search(posterior, _first_state(posterior, combinations, start))
+        if decrement > 0.0:
+            search.near, search.closely = start is not None, ROUGHLY
+        reached = _maximise(search, None if strengths else prior, iterations=iterations, gain=decrement)
         posterior, state, arrow = reached.posterior, reached.state, reached.arrow
         if alpha_balance > 0:
             state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
@@ -229,12 +237,11 @@ class _Maximum:
     iterations: int
 
 
-def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterations: int) -> _Maximum:
+def _maximise(search: Search, prior: Prior | None, *, iterations: int, gain: float = 0.0) -> _Maximum:
     """Newton steps, with a step of the strengths after each near the maximum, until neither moves."""
-    iteration = BolderIteration(SETTLED_OF_SEVERAL) if posterior.incidence.several else StrengthIteration(SETTLED)
-    search = Search(posterior, state)
+    several = search.posterior.incidence.several
+    iteration = BolderIteration(SETTLED_OF_SEVERAL) if several else StrengthIteration(SETTLED)
     search.settled = prior is None
-    several = posterior.incidence.several
     share = RELATIVE_DECREMENT_OF_SEVERAL if several else RELATIVE_DECREMENT
     taken = 0
     while taken < max(iterations, 1):
@@ -242,13 +249,13 @@ def _maximise(posterior: Posterior, state: State, prior: Prior | None, *, iterat
         decrement = search.step()
         if search.stuck:
             break
-        if search.settled and decrement < DECREMENT + share * search.loss:
+        if search.settled and decrement < max(DECREMENT + share * search.loss, gain):
             break
         if prior is not None and search.learnable and not search.settled:
             strengths = search.posterior.strengths
             shared = search.arrow.shared_covariance()
             variances = search.arrow.value_variances(shared)
-            learnt = prior.learn(strengths, posterior.shapes, search.state, variances, shared)
+            learnt = prior.learn(strengths, search.posterior.shapes, search.state, variances, shared)
             near = decrement < (search.flat if several else 1.0)
             search.settled = iteration.settles(strengths, learnt) and near
             search.believe(iteration.extrapolate(strengths, learnt))
@@ -334,6 +341,8 @@ def fit_bayes_sketch(
     kept: tuple[int, ...] | None = None,
     prior: Prior | None = None,
     average: bool = True,
+    most_deviations: int | None = None,
+    decrement: float = 0.0,
 ) -> BayesFit:
     """Fit the model to the cells of a sketch; values of a field from the number `kept` on share the common curve.
 
@@ -351,6 +360,8 @@ def fit_bayes_sketch(
         "strengths": strengths,
         "covariance": covariance,
         "prior": prior,
+        "most_deviations": most_deviations,
+        "decrement": decrement,
         "average": average and type(prior) in (type(None), EmpiricalBayes) and alpha_balance == 0.0,
     }
     chosen = interactions and pairs is None and start is None and _are_too_many(sizes)

@@ -334,6 +334,7 @@ class FieldMatrix:
         incidence = information.incidence
         self.numbers = numbers
         self._fields = incidence.fields - len(incidence.pairs)
+        self._pairs = incidence.pairs
         self._is_whole = not incidence.pairs and numbers == information.own.shape[1]
         no_prior = information.under(0.0 * information.prior, [0.0 * part for part in information.precision])
         self._likelihood, _ = joint_information(no_prior, self._fields, numbers)
@@ -372,17 +373,25 @@ class FieldMatrix:
     def solve(self, state: State) -> State:
         """Return the solution for one right-hand side."""
         numbers, copies, size = np.concatenate(state.values), self._copies, len(state.shared)
+        if not self._pairs:  # every value is its only copy
+            right = np.concatenate([state.shared, numbers[:, : self.numbers].reshape(-1)])
+            solved = scipy.linalg.cho_solve(self._factor, right, overwrite_b=True, check_finite=False)
+            return self._with_own(solved[:size], solved[size:].reshape(-1, self.numbers), numbers)
         own = copies.sums @ np.ascontiguousarray(numbers[:, : self.numbers])
         mean = copies.of_value @ (self._variance * own) / self._total
         right = np.concatenate([state.shared, mean.reshape(-1)])
         solved = scipy.linalg.cho_solve(self._factor, right, overwrite_b=True, check_finite=False)
         felt = mean - solved[size:].reshape(mean.shape) / self._total
-        moved = copies.sums.T @ (self._variance * (own - felt[copies.value]))
+        moved = copies.members @ (self._variance * (own - felt[copies.value]))
+        return self._with_own(solved[:size], moved, numbers)
+
+    def _with_own(self, shared: FloatArray, moved: FloatArray, numbers: FloatArray) -> State:
+        """Add to what the matrix says of values what their own blocks say."""
         if self._inverse is None:
-            return State(solved[:size], self._split(moved))
+            return State(shared, self._split(moved))
         values = np.matmul(self._inverse, numbers[:, :, None])[:, :, 0]
         values[:, : self.numbers] += moved
-        return State(solved[:size], self._split(values))
+        return State(shared, self._split(values))
 
 
 def _block_inverses(information: Information, ridge: float = 0.0) -> list[FloatArray]:

@@ -266,8 +266,10 @@ class State:
 # Which contexts have which field values: sums over the contexts of a value, and over the values of a context.
 
 # From this many contexts on, all fields are summed in one compiled loop over the contexts: with 20 fields it takes a
-# quarter of the time of one sparse product per field, which reads what is summed once per field.
-FEWEST_COMPILED_CONTEXTS = 2_000
+# quarter of the time of one sparse product per field, which reads what is summed once per field. One field has none to
+# be spared.
+FEWEST_COMPILED_CONTEXTS = 300
+FEWEST_COMPILED_CONTEXTS_OF_ONE = 2_000
 
 
 class Copies(NamedTuple):
@@ -279,6 +281,8 @@ class Copies(NamedTuple):
 
     sums: scipy.sparse.csr_array
     """`[copies, values of all fields and pairs]`: 1 where the copy includes the value or pair."""
+    members: scipy.sparse.csr_array
+    """The same, transposed."""
     field: IntArray
     """Which field, or pair of fields, each copy belongs to."""
     value: IntArray
@@ -372,7 +376,8 @@ class Incidence:
         value = np.concatenate([starts[of] + np.arange(self.sizes[of]) for _, of, _, _ in parts])
         entries = (np.ones(len(value)), (value, np.arange(len(value))))
         of_value = scipy.sparse.csr_array(entries, shape=(number, len(value)))
-        return Copies(sums, owners, value, of_value, np.bincount(rows, minlength=shape[0]).astype(np.float64))
+        pairs = np.bincount(rows, minlength=shape[0]).astype(np.float64)
+        return Copies(sums, sums.T.tocsr(), owners, value, of_value, pairs)
 
     @cached_property
     def _is_identity(self) -> list[bool]:
@@ -384,8 +389,9 @@ class Incidence:
 
     @cached_property
     def _is_compiled(self) -> bool:
+        fewest = FEWEST_COMPILED_CONTEXTS if self.fields > 1 else FEWEST_COMPILED_CONTEXTS_OF_ONE
         several = self.fields > 1 or not all(self._is_identity)
-        return several and self.fields > 0 and len(self.codes) > FEWEST_COMPILED_CONTEXTS and numba_installed()
+        return several and self.fields > 0 and len(self.codes) > fewest and numba_installed()
 
     @cached_property
     def _starts(self) -> IntArray:

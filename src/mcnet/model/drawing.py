@@ -81,14 +81,15 @@ def largest_lines(calibrator: Any, shown: int, points: int = _LINE_POINTS) -> li
 
 def _largest(model: "CalibrationModel", shown: int) -> Contexts:
     """Return the largest contexts as the model's history names them; without a history, the first whole ones."""
-    named = model.provenance.get("largest_contexts")
+    named, names = model.provenance.get("largest_contexts"), model.needed_fields
+    needed = [place for place, name in enumerate(model.fields) if name in names]
     if not named or any(len(values) != len(model.fields) for values in named):
-        whole = np.flatnonzero((model.contexts.table != ANY).all(axis=1))
+        whole = np.flatnonzero((model.contexts.table[:, needed] != ANY).all(axis=1))
         return model.contexts.subset(whole[:shown].astype(np.int32))
-    columns = zip(*named[:shown], strict=True)
-    result, order = Contexts.of(
-        model.contexts.given(dict(zip(model.fields, map(list, columns), strict=True))), len(named[:shown])
-    )
+    # Contexts that differ only in a field that was left out have one curve.
+    distinct = list(dict.fromkeys(tuple(values[place] for place in needed) for values in named))[:shown]
+    columns = dict(zip(names, map(list, zip(*distinct, strict=True)), strict=True))
+    result, order = Contexts.of(model.contexts.given(columns), len(distinct))
     return result.subset(order)
 
 
@@ -99,10 +100,11 @@ def score_range(model: "CalibrationModel") -> tuple[float, float]:
 
 def _context(model: "CalibrationModel", field: Any) -> Contexts:
     """Return the one context of a field value, or of {name: value} with several fields."""
-    values = model.contexts.by_field(field) if isinstance(field, Mapping) else {model.fields[0]: field}
-    if set(values) != set(model.fields):
-        raise InputError(f"field is {field!r}; this model needs a value of each of {', '.join(model.fields)}")
-    return Contexts.of(model.contexts.given({name: [values[name]] for name in model.fields}), 1)[0]
+    needed = model.needed_fields
+    values = model.contexts.by_field(field) if isinstance(field, Mapping) else {needed[0]: field}
+    if not set(needed) <= set(values) <= set(model.fields):
+        raise InputError(f"field is {field!r}; this model needs a value of each of {', '.join(needed)}")
+    return Contexts.of(model.contexts.given({name: [values[name]] for name in needed}), 1)[0]
 
 
 def _band(calibrator: Any, scores: FloatArray, field: Any) -> tuple[FloatArray | None, FloatArray | None]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, logit, sigmoid, sums_by
+from mcnet.bayes.averaging import MOST_INFORMATION
 from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch
 from mcnet.bayes.posterior import BayesFit, uncertainty_of
 from mcnet.calibrators.base import Calibrator
@@ -256,10 +257,23 @@ def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert | 
     return FamilyExpert(sketch.contexts, _fit(sketch, start, covariance=False), belief_limit(sketch.total_weight))
 
 
+PANELS_OF_SEVERAL, MOST_BENDS_OF_SEVERAL = 24, 4
+"""How finely curves may bend with several fields, where a fit takes long. Fits with few positives, which are averaged
+with simpler ones, have no pairs of fields …"""
+GAIN_OF_SEVERAL = 1.0
+"""… and ends with a step of which no more was expected: twice the logarithm of the posterior; what is then left to be
+gained is far less."""
+
+
 def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool, average: bool = True) -> BayesFit:
+    several: dict[str, Any] = {}
+    if has_several_fields(sketch):
+        several = {"most_deviations": MOST_BENDS_OF_SEVERAL, "decrement": GAIN_OF_SEVERAL}
+        if start is None:
+            information = sketch.total_positives * (1.0 - sketch.total_positives / sketch.total_weight)
+            several |= {"panels": PANELS_OF_SEVERAL, "pairs": [] if information < MOST_INFORMATION else None}
     return fit_bayes_sketch(
         sketch,
-        panels=None,
         interactions=True,
         alpha_balance=0.0,
         balance="global",
@@ -267,6 +281,7 @@ def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool, average: b
         strengths=None if start is None else start.strengths,
         covariance=covariance,
         average=average,
+        **{"panels": None, **several},
     )
 
 
@@ -328,6 +343,8 @@ RESOLUTION = 64
 """Cells per logit of what a tracker keeps."""
 REFIT_SHARE = 1.0 / 40.0
 """A memory is fitted again when this share of its weight is new since its last fit …"""
+REFIT_SHARE_OF_SEVERAL = 1.0 / 20.0
+"""… this one with several fields, where a fit takes longer …"""
 REFIT_SHARE_OF_EVERYTHING = 1.0 / 100.0
 """… and this one of everything, which in a still world is to be as good as a fit of all rows."""
 FITS_FROM_ONE_START = 16
@@ -369,7 +386,9 @@ class Memory:
             if np.isfinite(self.half_life):
                 self.sketch = pruned(self.sketch)
         self.fresh += new.total_weight
-        share = REFIT_SHARE if np.isfinite(self.half_life) else REFIT_SHARE_OF_EVERYTHING
+        share = REFIT_SHARE_OF_SEVERAL if has_several_fields(new) else REFIT_SHARE
+        if np.isinf(self.half_life):
+            share = REFIT_SHARE_OF_EVERYTHING
         if self.expert is None or self.fresh >= share * self.sketch.total_weight:
             self._fit(self.sketch, method)
 
@@ -389,6 +408,11 @@ class Memory:
         """Return the plain numbers; sketch and expert are kept apart."""
         half_life = self.half_life if np.isfinite(self.half_life) else None
         return {"half_life": half_life, "fresh": self.fresh, "age": self.age, "fits": self.fits}
+
+
+def has_several_fields(sketch: Sketch) -> bool:
+    """Tell whether rows have more than one field, and so very many contexts."""
+    return len(sketch.contexts.names) > 1
 
 
 def coarse(sketch: Sketch) -> Sketch:
