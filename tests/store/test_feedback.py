@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from mcnet.errors import InputError, McnetError, StoreUnavailableError
+from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError
 from mcnet.rows.periods import period_text
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.additions import FeedbackRows, FeedbackWriter, add_feedback
@@ -123,6 +123,18 @@ def test_a_period_long_past_does_not_begin_a_journal(store):
     assert "periods before now, and the journal has no rows yet" in str(refused)
     (taken,) = add_feedback(store, [FeedbackRows("ctr", hour(500), "a", rows(1), "1h", allow=["period"])])
     assert taken.rows == 20
+
+
+def test_rows_that_are_removed_while_they_are_read_are_said_to_be(store):
+    journal = store.journal("ctr")
+    for number in range(3):
+        journal.add(rows(number), 1, source=f"feedback-{number}")
+    past, read = journal.snapshot(), [read for _, read in journal.counts()]
+    journal.remove("feedback-1")
+    assert past.sketch() == Sketch.merged([rows(0), rows(1), rows(2)]), "a snapshot stays as it is"
+    assert read[2]() == rows(2)
+    with pytest.raises(BusyError, match="was changed by another process while it was read; try again"):
+        read[1]()
 
 
 def test_the_feedback_of_closed_periods_is_merged_and_its_keys_stay_known(store):

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from mcnet._shared.arrays import ScoreType
-from mcnet.errors import InputError, McnetError
+from mcnet.errors import BusyError, InputError, McnetError
 from mcnet.rows.derived import number_fields
 from mcnet.rows.fields import MISSING_LABEL, Edges
 from mcnet.rows.locations import Location, Locations
@@ -456,6 +456,8 @@ class Journal(OfHead):
             for number, period, source, content in self._rows(sa.select(*columns).where(some).order_by(entries.c.id)):
                 altered = not isinstance(content, bytes)  # SQLite lets anybody write a string there
                 found[number] = sketch_of_bytes(b"" if altered else content, f"{period} of {source} in {self.path}")
+        if len(found) < len(set(numbers)):  # merged, replaced or removed since `latest` was asked
+            raise BusyError(f"the journal {self.path} was changed by another process while it was read; try again")
         return found
 
     # -- suspect periods ------------------------------------------------------------------------------------------
