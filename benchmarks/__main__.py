@@ -67,7 +67,7 @@ def main() -> None:
     )
     parser.add_argument("--together", type=int, default=1, help="how many methods of peers run at once")
     parser.add_argument(
-        "--resume", action="store_true", help="quality, speed, do_no_harm: keep what an earlier run has measured"
+        "--resume", action="store_true", help="quality, speed, fields, do_no_harm: keep what an earlier run has measured"
     )
     given = parser.parse_args()
     unknown = [part for part in given.parts if part not in PARTS]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks import data, report
 from benchmarks.measure import DATA
-from benchmarks.peers.calling import Job, run
+from benchmarks.peers.calling import Job, recall, run
 from benchmarks.real import losses, violations
 
 CHOICES = {
@@ -59,7 +59,7 @@ def main(full: bool = False) -> None:
         done = [job for job in jobs if job.answer]
         report.keep("fields", _section(done), full, [job.plain() for job in done])
 
-    run(jobs, 7200.0 if full else 600.0, judge, save)
+    run(recall(jobs, report.KEPT / "fields.json"), 7200.0 if full else 600.0, judge, save)
 
 
 def _section(jobs: list[Job]) -> str:
