@@ -11,18 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.store.conftest import model
 
-from mcnet.calibrators.parametric import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.store.schema import heads, versions
 from mcnet.store.store import Store
 from mcnet.store.versions import DamagedVersion
-
-
-def model(seed):
-    rng = np.random.default_rng(seed)
-    score = rng.random(200)
-    return Platt().fit(score, rng.random(200) < score).model_
 
 
 @pytest.fixture

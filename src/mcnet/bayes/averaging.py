@@ -40,7 +40,7 @@ LEVEL_WIDTHS = np.array([0.03, 0.15, 0.5, 1.5])
 LEVEL_SHARES = np.array([0.3, 0.3, 0.25, 0.15])
 SLOPE_WIDTHS = np.array([0.001, 0.03, 0.1, 0.25, 0.5])
 SLOPE_SHARES = np.array([0.25, 0.2, 0.15, 0.2, 0.2])
-# The farther off a slope is, the rather the scores are too spread out (an overfitted model) than too close together.
+# Scores whose slope is far off are more often too spread out (an overfitted model) than too close together.
 SLOPE_MEANS = np.array([0.0, 0.0, 0.0, -0.1, -0.2])
 # Of every pair of widths: the precisions of level and slope `[2, pairs]`, the mean of the slope, how probable it is.
 PRECISIONS = np.stack([np.repeat(LEVEL_WIDTHS, len(SLOPE_WIDTHS)), np.tile(SLOPE_WIDTHS, len(LEVEL_WIDTHS))]) ** -2.0

@@ -37,17 +37,9 @@ BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 """Upper ends of the latency histogram in seconds; one more bucket has what took longer."""
 
 _SINGLE = ("incomplete_bodies", "store_errors", "feedback_commits", "looked_at", "pid")
-_PER_HEAD = (
-    "head",
-    "version",
-    "rows",
-    "unseen_rows",
-    "unknown_keys",
-    "reloads",
-    "reload_failures",
-    "feedback_rows",
-    "feedback_known",
-)
+_SUMS = ("unseen_rows", "unknown_keys", "reloads", "reload_failures", "feedback_rows", "feedback_known")
+"""Sums per head that Prometheus gets under these names."""
+_PER_HEAD = ("head", "version", "rows", *_SUMS)
 """What is counted per head: its number in the store, the version that is served, and sums."""
 _PER_ROUTE = len(STATUSES) + len(BUCKETS) + 2
 _HEADS_BEGIN = len(_SINGLE) + len(ROUTES) * _PER_ROUTE
@@ -333,7 +325,7 @@ _VALUE_NUMBERS = {
 
 def _head_values(board: Board, head: "ServedVersions") -> dict[str, float]:
     total, served = board.total_of(head.number), head.current
-    values = {f"mcnet_{name}_total": total[name] for name in _PER_HEAD[_PER_HEAD.index("unseen_rows") :]}
+    values = {f"mcnet_{name}_total": total[name] for name in _SUMS}
     values |= {"mcnet_predictions_total": total["rows"], "mcnet_model_held": head.held is not None}
     values["mcnet_model_versions_served"] = len(set(board.served(head.number)))
     if served is not None:

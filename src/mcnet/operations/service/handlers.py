@@ -229,7 +229,7 @@ class Handlers:
         as after a rollback.
         """
         name = request.matched["version"]
-        _note(request)
+        _note(request)  # a parameter that is not taken is refused before anything is looked up
         await _known(self.heads.head(request.head), name)
         return await self._move(request, "promoted", Registry.promote, name)
 
