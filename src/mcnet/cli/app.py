@@ -76,36 +76,19 @@ def mcnet(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
-    head: Annotated[
-        str | None, options.option("--head", "NAME", "The head of a store; the only or the default one if not given.")
-    ] = None,
-    config: Annotated[
-        str | None, options.option("--config", "FILE", "Read settings from this file, not from ./mcnet.toml.")
-    ] = None,
-    no_config: Annotated[bool, typer.Option("--no-config", help="Do not read ./mcnet.toml.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    where: Annotated[
-        str | None, options.option("--where", "CONDITION", 'Read only these rows of logs: SQL, as in "day = 3".')
-    ] = None,
-    drop_missing: Annotated[
-        bool,
-        typer.Option("--drop-missing", help="Leave out rows without a score, label or weight, and print how many."),
-    ] = False,
-    separator: Annotated[
-        str | None, options.option("--separator", "CHARACTER", "The character between the columns of CSV logs.")
-    ] = None,
-    bins: Annotated[
-        str | None,
-        options.option(
-            "--bins",
-            "N|FILE",
-            "Cut numbers (--field 'age:number') into N bins (16), or as a sketch, model or store is cut.",
-        ),
-    ] = None,
-    storage_option: Annotated[
-        list[str] | None,
-        options.option("--storage-option", "NAME=VALUE", "A setting of an object store; may be repeated."),
-    ] = None,
+    head: str | None = options.option("NAME", "The head of a store; the only or the default one if not given."),
+    config: str | None = options.option("FILE", "Read settings from this file, not from ./mcnet.toml."),
+    no_config: bool = options.flag("--no-config", "Do not read ./mcnet.toml."),
+    debug: bool = options.flag("--debug", "Show the traceback of an error."),
+    where: str | None = options.option("CONDITION", 'Read only these rows of logs: SQL, as in "day = 3".'),
+    drop_missing: bool = options.flag(
+        "--drop-missing", "Leave out rows without a score, label or weight, and print how many."
+    ),
+    separator: str | None = options.option("CHARACTER", "The character between the columns of CSV logs."),
+    bins: str | None = options.option(
+        "N|FILE", "Cut numbers (--field 'age:number') into N bins (16), or as a sketch, model or store is cut."
+    ),
+    storage_option: list[str] | None = options.option("NAME=VALUE", "A setting of an object store; may be repeated."),
 ) -> None:
     """Turn ranking scores into true probabilities by one rising curve per context, such as a country.
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -35,24 +35,17 @@ def compare(
     value: options.Value = None,
     value_per_positive: options.ValuePerPositive = None,
     propensity: options.Propensity = None,
-    test: Annotated[
-        list[str] | None, options.option("--test", "LOG", "Judge on these rows instead of folds; may be repeated.")
-    ] = None,
+    test: list[str] | None = options.option("LOG", "Judge on these rows instead of folds; may be repeated."),
     method: options.Methods = None,
-    folds: Annotated[int, options.option("--folds", "N", "Split the rows into this many folds.", min=2)] = 5,
+    folds: int = options.option("N", "Split the rows into this many folds.", 5, min=2),
     logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
-    report: Annotated[str | None, options.option("--report", "FILE", "Write a page to look at (.html).")] = None,
-    time: Annotated[
-        str | None, options.option("--time", "COLUMN", "The column of time: the report shows the drift.")
-    ] = None,
-    every: Annotated[
-        str | None,
-        options.option(
-            "--every", "PERIOD", "Cut --time to periods: 15m, 1h, 1d, 1w, 1mo, or a number for a column that counts."
-        ),
-    ] = None,
-    save_best: Annotated[str | None, options.option("--save-best", "FILE", "Save the chosen method's model.")] = None,
+    report: str | None = options.option("FILE", "Write a page to look at (.html)."),
+    time: str | None = options.option("COLUMN", "The column of time: the report shows the drift."),
+    every: str | None = options.option(
+        "PERIOD", "Cut --time to periods: 15m, 1h, 1d, 1w, 1mo, or a number for a column that counts."
+    ),
+    save_best: str | None = options.option("FILE", "Save the chosen method's model."),
     fail_if: options.Thresholds = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -265,39 +258,24 @@ def evaluate(
     score: options.Score = None,
     label: options.Label = None,
     model: options.JudgedModel = None,
-    field: Annotated[
-        list[str] | None, options.option("--field", "COLUMN", "Judge inside this field; may be repeated.")
-    ] = None,
+    field: list[str] | None = options.option("COLUMN", "Judge inside this field; may be repeated."),
     weight: options.Weight = None,
     value: options.Value = None,
     value_per_positive: options.ValuePerPositive = None,
     propensity: options.Propensity = None,
-    actions: Annotated[
-        bool,
-        typer.Option(
-            "--actions", help="List the field values to act on, by money beyond noise; without --value, by positives."
-        ),
-    ] = False,
-    actions_table: Annotated[
-        str | None, options.option("--actions-table", "FILE", "Write that list as a table (.csv, .parquet).")
-    ] = None,
+    actions: bool = options.flag(
+        "--actions", "List the field values to act on, by money beyond noise; without --value, by positives."
+    ),
+    actions_table: str | None = options.option("FILE", "Write that list as a table (.csv, .parquet)."),
     logits: options.LogitsOfModel = None,
     negatives_kept: options.NegativesKeptOfModel = None,
-    time: Annotated[
-        str | None, options.option("--time", "COLUMN", "The column of time: judge each period, too.")
-    ] = None,
-    every: Annotated[
-        str | None, options.option("--every", "PERIOD", "The length of a period: 15m, 1h, 1d, 1w, or a number.")
-    ] = None,
+    time: str | None = options.option("COLUMN", "The column of time: judge each period, too."),
+    every: str | None = options.option("PERIOD", "The length of a period: 15m, 1h, 1d, 1w, or a number."),
     since: options.Since = None,
     until: options.Until = None,
-    table: Annotated[
-        str | None, options.option("--table", "FILE", "Write the figures of all periods as a table (.parquet, .csv).")
-    ] = None,
-    report: Annotated[
-        str | None, options.option("--report", "FILE", "With --model: write a page to look at (.html).")
-    ] = None,
-    level: Annotated[float, options.option("--level", "SHARE", "The level of the intervals.")] = 0.95,
+    table: str | None = options.option("FILE", "Write the figures of all periods as a table (.parquet, .csv)."),
+    report: str | None = options.option("FILE", "With --model: write a page to look at (.html)."),
+    level: float = options.option("SHARE", "The level of the intervals.", 0.95),
     fail_if: options.Thresholds = None,
     force: options.Force = False,
     json: options.Json = False,

@@ -97,9 +97,7 @@ def fields(
     score: options.Score = None,
     label: options.Label = None,
     weight: options.Weight = None,
-    time: Annotated[
-        str | None, options.option("--time", "COLUMN", "The column of timestamps: spans of time are held back.")
-    ] = None,
+    time: str | None = options.option("COLUMN", "The column of timestamps: spans of time are held back."),
     exclude: options.Exclude = None,
     value: options.Value = None,
     value_per_positive: options.ValuePerPositive = None,
@@ -140,9 +138,7 @@ _WITHOUT_CAST = " or ".join(name for name, dialect in DIALECTS.items() if not di
 def sketch(
     context: typer.Context,
     logs: Annotated[list[str] | None, typer.Argument(metavar="LOG", help=options.LOG_HELP)] = None,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or - for stdout.")
-    ] = None,
+    output: str | None = options.option("FILE", "The file to write, or - for stdout.", None, "--output", "-o"),
     score: options.Score = None,
     label: options.Label = None,
     field: options.Fields = None,
@@ -151,28 +147,16 @@ def sketch(
     value_per_positive: options.ValuePerPositive = None,
     propensity: options.Propensity = None,
     folds: options.Folds = 1,
-    resolution: Annotated[
-        str | None, options.option("--resolution", "N", "Cells per unit of logit (512), or exact.")
-    ] = None,
+    resolution: str | None = options.option("N", "Cells per unit of logit (512), or exact."),
     logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
-    sql: Annotated[
-        str | None,
-        options.option(
-            "--sql",
-            "DIALECT",
-            f"Print the query that makes the sketch in a database instead, for {' or '.join(DIALECTS)}.",
-        ),
-    ] = None,
-    table: Annotated[
-        str | None, options.option("--table", "NAME", "With --sql: the table or view with the rows.")
-    ] = None,
-    label_type: Annotated[
-        str,
-        options.option(
-            "--label-type", "TYPE", f"With --sql: boolean for labels that are true or false in {_WITHOUT_CAST}."
-        ),
-    ] = "number",
+    sql: str | None = options.option(
+        "DIALECT", f"Print the query that makes the sketch in a database instead, for {' or '.join(DIALECTS)}."
+    ),
+    table: str | None = options.option("NAME", "With --sql: the table or view with the rows."),
+    label_type: str = options.option(
+        "TYPE", f"With --sql: boolean for labels that are true or false in {_WITHOUT_CAST}.", "number"
+    ),
     time: options.Timestamps = None,
     every: options.Every = None,
     force: options.Force = False,
@@ -383,14 +367,11 @@ _DEMO_HOURS = 48
 
 
 def demo(
-    rows: Annotated[int, options.option("--rows", "N", "Rows to fit on, and as many to judge on.", min=1000)] = 300_000,
-    seed: Annotated[int, options.option("--seed", "N", "Seed of the simulation.", min=0)] = 0,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the simulated rows, to try the other commands on (Parquet)."
-        ),
-    ] = None,
+    rows: int = options.option("N", "Rows to fit on, and as many to judge on.", 300_000, min=1000),
+    seed: int = options.option("N", "Seed of the simulation.", 0, min=0),
+    output: str | None = options.option(
+        "FILE", "Write the simulated rows, to try the other commands on (Parquet).", None, "--output", "-o"
+    ),
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,

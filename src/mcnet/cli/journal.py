@@ -120,7 +120,7 @@ def _periods(names: tuple[str, ...]) -> str:
 @journal.command("list")
 def list_periods(
     store: options.StoreAddress,
-    sources: Annotated[bool, typer.Option("--sources", help="Print a line per source of each period.")] = False,
+    sources: bool = options.flag("--sources", "Print a line per source of each period."),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -183,12 +183,8 @@ def verify(store: options.StoreAddress, json: options.Json = False, quiet: optio
 @journal.command()
 def compact(
     store: options.StoreAddress,
-    before: Annotated[
-        str | None, options.option("--before", "P", "Compact periods earlier than this; all but the last if not given.")
-    ] = None,
-    every: Annotated[
-        str | None, options.option("--every", "PERIOD", "Merge periods into longer ones, too, as 1d.")
-    ] = None,
+    before: str | None = options.option("P", "Compact periods earlier than this; all but the last if not given."),
+    every: str | None = options.option("PERIOD", "Merge periods into longer ones, too, as 1d."),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -239,9 +235,7 @@ def release(
 def remove(
     store: options.StoreAddress,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The source, as in the list.", show_default=False)],
-    period: Annotated[
-        str | None, options.option("--period", "P", "Remove this period alone; all of them if not given.")
-    ] = None,
+    period: str | None = options.option("P", "Remove this period alone; all of them if not given."),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -272,48 +266,27 @@ def backtest(
     label: options.Label = None,
     field: options.Fields = None,
     weight: options.Weight = None,
-    time: Annotated[str | None, options.option("--time", "COLUMN", "The column of time.")] = None,
-    every: Annotated[
-        str | None,
-        options.option(
-            "--every", "PERIOD", "The length of a period: 15m, 1h, 1d, 1w, or a number for a column that counts."
-        ),
-    ] = None,
-    delay: Annotated[
-        str, options.option("--delay", "TIME", "How late labels are known: 2d, or a number of periods.")
-    ] = "0",
-    method: Annotated[
-        list[str] | None,
-        options.option(
-            "--method",
-            "NAME",
-            "Compare this method; may be repeated. If not given, mcnet-bayes and Platt scaling.",
-            autocompletion=options.complete_methods,
-        ),
-    ] = None,
-    memory: Annotated[
-        list[str] | None,
-        options.option(
-            "--memory", "MEMORY", "A half-life in periods (4), window:7, everything, or once; may be repeated."
-        ),
-    ] = None,
-    tracker_only: Annotated[
-        bool, typer.Option("--tracker-only", help="Compare the tracker with the base scores alone, which is fast.")
-    ] = False,
+    time: str | None = options.option("COLUMN", "The column of time."),
+    every: str | None = options.option(
+        "PERIOD", "The length of a period: 15m, 1h, 1d, 1w, or a number for a column that counts."
+    ),
+    delay: str = options.option("TIME", "How late labels are known: 2d, or a number of periods.", "0"),
+    method: list[str] | None = options.option(
+        "NAME",
+        "Compare this method; may be repeated. If not given, mcnet-bayes and Platt scaling.",
+        autocompletion=options.complete_methods,
+    ),
+    memory: list[str] | None = options.option(
+        "MEMORY", "A half-life in periods (4), window:7, everything, or once; may be repeated."
+    ),
+    tracker_only: bool = options.flag(
+        "--tracker-only", "Compare the tracker with the base scores alone, which is fast."
+    ),
     look: options.Look = True,
-    since: Annotated[
-        str | None, options.option("--since", "PERIOD", "Judge from this period on; learn from all.")
-    ] = None,
-    folder: Annotated[
-        str | None, options.option("--folder", "FOLDER", "Write results here as they come; run again to continue.")
-    ] = None,
-    report: Annotated[str | None, options.option("--report", "FILE", "Write a page to look at (.html).")] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the table of periods (.parquet).", show_default=False
-        ),
-    ] = None,
+    since: str | None = options.option("PERIOD", "Judge from this period on; learn from all."),
+    folder: str | None = options.option("FOLDER", "Write results here as they come; run again to continue."),
+    report: str | None = options.option("FILE", "Write a page to look at (.html)."),
+    output: str | None = options.option("FILE", "Write the table of periods (.parquet).", None, "--output", "-o"),
     logits: options.Logits = None,
     negatives_kept: options.NegativesKept = 1.0,
     force: options.Force = False,

@@ -26,24 +26,19 @@ def apply(
     output: options.Output,
     score: options.Score = None,
     # Not called `field`: what the configuration file says of fields is about logs to fit, and the model knows its own.
-    field_columns: Annotated[
-        list[str] | None,
-        options.option(
-            "--field",
-            "COLUMN",
-            "The column of the model's field, if it has another name here; for several, in the model's order.",
-        ),
-    ] = None,
-    column: Annotated[str, options.option("--column", "NAME", "The name of the column to add.")] = "calibrated",
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the column if the log has it already.")] = False,
+    field_columns: list[str] | None = options.option(
+        "COLUMN",
+        "The column of the model's field, if it has another name here; for several, in the model's order.",
+        None,
+        "--field",
+    ),
+    column: str = options.option("NAME", "The name of the column to add.", "calibrated"),
+    replace: bool = options.flag("--replace", "Replace the column if the log has it already."),
     logits: options.LogitsOfModel = None,
     interval: options.Interval = None,
-    fail_if: Annotated[
-        list[str] | None,
-        options.option(
-            "--fail-if", "THRESHOLD", "Exit with 1 if this holds: 'unseen>0.05', 'missing>0'; may be repeated."
-        ),
-    ] = None,
+    fail_if: list[str] | None = options.option(
+        "THRESHOLD", "Exit with 1 if this holds: 'unseen>0.05', 'missing>0'; may be repeated."
+    ),
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -128,9 +123,7 @@ _SHOWN_SCORES = 5
 
 def show(
     model: options.ModelFile,
-    contexts: Annotated[
-        int, options.option("--contexts", "N", "Show this many contexts, the largest first.", min=0)
-    ] = 8,
+    contexts: int = options.option("N", "Show this many contexts, the largest first.", 8, min=0),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -226,14 +219,11 @@ def _largest_first(model: "CalibrationModel", number: int) -> list[int]:
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help="A saved model.", show_default=False)],
     new: Annotated[str, typer.Argument(metavar="NEW", help="Another saved model.", show_default=False)],
-    log: Annotated[
-        list[str] | None,
-        options.option("--log", "LOG", "Weight the change by these logs or sketches; may be repeated."),
-    ] = None,
+    log: list[str] | None = options.option("LOG", "Weight the change by these logs or sketches; may be repeated."),
     score: options.Score = None,
     label: options.Label = None,
-    contexts: Annotated[int, options.option("--contexts", "N", "Show this many contexts.", min=1)] = 15,
-    report: Annotated[str | None, options.option("--report", "FILE", "Write a page to look at.")] = None,
+    contexts: int = options.option("N", "Show this many contexts.", 15, min=1),
+    report: str | None = options.option("FILE", "Write a page to look at."),
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -299,14 +289,13 @@ def _rates(row: dict[str, Any]) -> tuple[str, str, str]:
 
 def export(
     model: options.ModelFile,
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The file to write; by default beside the model."),
-    ] = None,
-    to: Annotated[str | None, options.option("--to", "TARGET", "The target, if the file's name does not say.")] = None,
-    parameters: Annotated[
-        list[str] | None, options.option("--set", "NAME=VALUE", "An option of the target; may be repeated.")
-    ] = None,
+    output: str | None = options.option(
+        "FILE", "The file to write; by default beside the model.", None, "--output", "-o"
+    ),
+    to: str | None = options.option("TARGET", "The target, if the file's name does not say."),
+    parameters: list[str] | None = options.option(
+        "NAME=VALUE", "An option of the target; may be repeated.", None, "--set"
+    ),
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,

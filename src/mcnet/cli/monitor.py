@@ -106,42 +106,23 @@ def monitor(
     folder: Annotated[
         str, typer.Argument(metavar="STORE", help="A store; mcnet journal add makes it.", show_default=False)
     ],
-    model: Annotated[
-        str | None, options.option("--model", "FILE", "The model that served; the scores if not given.")
-    ] = None,
-    alpha: Annotated[
-        float | None, options.option("--alpha", "SHARE", "The chance of ever raising a false alarm; 0.01 if not given.")
-    ] = None,
-    since: Annotated[
-        str | None, options.option("--since", "P", "Watch from this period on; earlier ones are the reference.")
-    ] = None,
-    reference_until: Annotated[
-        str | None, options.option("--reference-until", "P", "The last period of the reference; watch later ones.")
-    ] = None,
+    model: str | None = options.option("FILE", "The model that served; the scores if not given."),
+    alpha: float | None = options.option("SHARE", "The chance of ever raising a false alarm; 0.01 if not given."),
+    since: str | None = options.option("P", "Watch from this period on; earlier ones are the reference."),
+    reference_until: str | None = options.option("P", "The last period of the reference; watch later ones."),
     until: options.Until = None,
-    value: Annotated[
-        float | None,
-        options.option(
-            "--value",
-            "N",
-            "What a positive is worth; not needed if the rows were added with --value. Adds figures in money.",
-        ),
-    ] = None,
-    actions_table: Annotated[
-        str | None, options.option("--actions-table", "FILE", "Write the field values to act on (.csv, .parquet).")
-    ] = None,
-    period_effects: Annotated[
-        str | None,
-        options.option("--period-effects", "SIZE", "learn (if not given), or the largest size in logits; 0 for none."),
-    ] = None,
-    state: Annotated[
-        str | None, options.option("--state", "FILE", "Continue from this file, if it is there, and write it.")
-    ] = None,
-    fail_if: Annotated[
-        list[str] | None,
-        options.option("--fail-if", "WHAT", "Exit with 1 if there is an alarm: alarm (any), level, slope or value."),
-    ] = None,
-    report: Annotated[str | None, options.option("--report", "FILE", "Write a page to look at.")] = None,
+    value: float | None = options.option(
+        "N", "What a positive is worth; not needed if the rows were added with --value. Adds figures in money."
+    ),
+    actions_table: str | None = options.option("FILE", "Write the field values to act on (.csv, .parquet)."),
+    period_effects: str | None = options.option(
+        "SIZE", "learn (if not given), or the largest size in logits; 0 for none."
+    ),
+    state: str | None = options.option("FILE", "Continue from this file, if it is there, and write it."),
+    fail_if: list[str] | None = options.option(
+        "WHAT", "Exit with 1 if there is an alarm: alarm (any), level, slope or value."
+    ),
+    report: str | None = options.option("FILE", "Write a page to look at."),
     force: options.Force = False,
     webhook: options.WebhookAddress = None,
     webhook_secret_file: options.WebhookSecretFile = None,

@@ -324,8 +324,27 @@ def _write_parameters(parameters: Iterable[Any], ctx: Any, formatter: Any) -> No
                 formatter.write_dl(records)
 
 
-def option(name: str, metavar: str, text: str, **settings: Any) -> Any:
-    """Return an option that takes a value: its name, what stands for the value in help, and what help says of it."""
+def option(metavar: str, text: str, default: Any = None, *names: str, **settings: Any) -> Any:
+    """Return the default of a parameter that is an option of one command.
+
+    Parameters
+    ----------
+    metavar : what stands for the value in help.
+    text : what help says of it.
+    default : its value if it is not given.
+    names : as they are typed; the name of the parameter if none are given.
+    settings : those of `typer.Option`.
+    """
+    return typer.Option(default, *names, metavar=metavar, help=text, **settings)
+
+
+def flag(name: str, text: str) -> Any:
+    """Return the default of a parameter that is an option without a value."""
+    return typer.Option(False, name, help=text)
+
+
+def annotated(name: str, metavar: str, text: str, **settings: Any) -> Any:
+    """Return an option for the annotation of a parameter: one that several commands have, or that must be given."""
     return typer.Option(name, metavar=metavar, help=text, **settings)
 
 
@@ -376,55 +395,55 @@ StoreAddress = Annotated[
     typer.Argument(metavar="STORE", help="A file such as ads.db, or postgresql://user@host/ads.", show_default=False),
 ]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)]
-JudgedModel = Annotated[str | None, option("--model", "FILE", "Judge this model's probabilities, not the scores.")]
-Score = Annotated[str | None, option("--score", "COLUMN", "The column of scores.")]
-Label = Annotated[str | None, option("--label", "COLUMN", "The column of labels: 0/1, or fractions with a weight.")]
-Fields = Annotated[list[str] | None, option("--field", "COLUMN", "A field, such as country; may be repeated.")]
-Weight = Annotated[str | None, option("--weight", "COLUMN", "The column of weights.")]
+JudgedModel = Annotated[str | None, annotated("--model", "FILE", "Judge this model's probabilities, not the scores.")]
+Score = Annotated[str | None, annotated("--score", "COLUMN", "The column of scores.")]
+Label = Annotated[str | None, annotated("--label", "COLUMN", "The column of labels: 0/1, or fractions with a weight.")]
+Fields = Annotated[list[str] | None, annotated("--field", "COLUMN", "A field, such as country; may be repeated.")]
+Weight = Annotated[str | None, annotated("--weight", "COLUMN", "The column of weights.")]
 Value = Annotated[
     str | None,
-    option(
+    annotated(
         "--value",
         "COLUMN",
         "What a positive is worth: a column that every row has, or a number. Adds figures in money.",
     ),
 ]
 ValuePerPositive = Annotated[
-    str | None, option("--value-per-positive", "COLUMN", "The same, for a column that only positives have.")
+    str | None, annotated("--value-per-positive", "COLUMN", "The same, for a column that only positives have.")
 ]
 Propensity = Annotated[
     str | None,
-    option(
+    annotated(
         "--propensity",
         "COLUMN",
         "The probability that the row was logged, such as that of winning: rows are weighted by its inverse.",
     ),
 ]
-Time = Annotated[str | None, option("--time", "COLUMN", "The column of timestamps: learn from how periods differ.")]
+Time = Annotated[str | None, annotated("--time", "COLUMN", "The column of timestamps: learn from how periods differ.")]
 Every = Annotated[
     str | None,
-    option(
+    annotated(
         "--every",
         "PERIOD",
         "Cut --time to periods: 15m, 1h, 1d (the default), 1w, 1mo, or a number for a column that counts.",
     ),
 ]
-Timestamps = Annotated[str | None, option("--time", "COLUMN", "The column of timestamps.")]
-PeriodLength = Annotated[str | None, option("--every", "PERIOD", "The length of a period: 15m, 1h, 1d, 1w.")]
+Timestamps = Annotated[str | None, annotated("--time", "COLUMN", "The column of timestamps.")]
+PeriodLength = Annotated[str | None, annotated("--every", "PERIOD", "The length of a period: 15m, 1h, 1d, 1w.")]
 OnePeriod = Annotated[
-    str | None, option("--period", "P", "The period of all rows; for sketches, and logs without a time.")
+    str | None, annotated("--period", "P", "The period of all rows; for sketches, and logs without a time.")
 ]
-Source = Annotated[str | None, option("--source", "NAME", "The name of the source; by default its path.")]
+Source = Annotated[str | None, annotated("--source", "NAME", "The name of the source; by default its path.")]
 Age = Annotated[
     float | None,
-    option("--age", "N", "For positives that arrive late: they were counted N periods after the end.", min=0.0),
+    annotated("--age", "N", "For positives that arrive late: they were counted N periods after the end.", min=0.0),
 ]
 Counted = Annotated[
-    str | None, option("--counted", "TIMESTAMP", "For positives that arrive late: when they were counted.")
+    str | None, annotated("--counted", "TIMESTAMP", "For positives that arrive late: when they were counted.")
 ]
 Allow = Annotated[
     list[str] | None,
-    option(
+    annotated(
         "--allow",
         "NAME",
         "Add what looks like a mistake: weight (far above all before), period (far before the first); repeatable.",
@@ -448,50 +467,55 @@ LogitsOfModel = Annotated[
     ),
 ]
 NegativesKept = Annotated[
-    float, option("--negatives-kept", "SHARE", "The share of negatives that survived down-sampling.")
+    float, annotated("--negatives-kept", "SHARE", "The share of negatives that survived down-sampling.")
 ]
 NegativesKeptOfModel = Annotated[
     float | None,
-    option(
+    annotated(
         "--negatives-kept",
         "SHARE",
         "The share of negatives that survived down-sampling; as in the model's fit if not given.",
     ),
 ]
 Interval = Annotated[
-    float | None, option("--interval", "LEVEL", "Add the bounds of the credible interval of this level, such as 0.9.")
+    float | None,
+    annotated("--interval", "LEVEL", "Add the bounds of the credible interval of this level, such as 0.9."),
 ]
-Folds = Annotated[int, option("--folds", "N", "Split the rows into this many folds.")]
-Parameters = Annotated[list[str] | None, option("--set", "NAME=VALUE", "A parameter of the method; may be repeated.")]
+Folds = Annotated[int, annotated("--folds", "N", "Split the rows into this many folds.")]
+Parameters = Annotated[
+    list[str] | None, annotated("--set", "NAME=VALUE", "A parameter of the method; may be repeated.")
+]
 Method = Annotated[
-    str, option("--method", "NAME", "The method; mcnet methods lists them.", autocompletion=complete_methods)
+    str, annotated("--method", "NAME", "The method; mcnet methods lists them.", autocompletion=complete_methods)
 ]
 Methods = Annotated[
     list[str] | None,
-    option("--method", "NAME", "Compare this method; may be repeated. Default: all.", autocompletion=complete_methods),
+    annotated(
+        "--method", "NAME", "Compare this method; may be repeated. Default: all.", autocompletion=complete_methods
+    ),
 ]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.", show_default=False)]
-Since = Annotated[str | None, option("--since", "P", "Of a journal: the first period to read.")]
-Until = Annotated[str | None, option("--until", "P", "Of a journal: the last period to read.")]
+Since = Annotated[str | None, annotated("--since", "P", "Of a journal: the first period to read.")]
+Until = Annotated[str | None, annotated("--until", "P", "Of a journal: the last period to read.")]
 HalfLife = Annotated[
-    float | None, option("--half-life", "N", "Of a journal: the weight of rows halves every N periods.")
+    float | None, annotated("--half-life", "N", "Of a journal: the weight of rows halves every N periods.")
 ]
 Exclude = Annotated[
-    list[str] | None, option("--exclude", "COLUMN", "A column to leave out, such as an id; may be repeated.")
+    list[str] | None, annotated("--exclude", "COLUMN", "A column to leave out, such as an id; may be repeated.")
 ]
 AutoFields = Annotated[
-    str | None, option("--fields", "auto", "auto instead of --field: the columns that mcnet fields finds.")
+    str | None, annotated("--fields", "auto", "auto instead of --field: the columns that mcnet fields finds.")
 ]
 NoFields = Annotated[
     list[str] | None,
-    option(
+    annotated(
         "--exclude", "COLUMN", "With --fields auto: a column that is not known at serving, or an id; may be repeated."
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
 Thresholds = Annotated[
     list[str] | None,
-    option(
+    annotated(
         "--fail-if",
         "THRESHOLD",
         "Exit with 1 if this is true: 'f_rce>0.05' or 'field.pcoc>1.1 where positives>100'; may be repeated.",
@@ -508,12 +532,14 @@ Look = Annotated[
 ]
 WebhookAddress = Annotated[
     str | None,
-    option("--webhook", "URL", "Send alarms, refusals and suspect periods here (https); or set MCNET_WEBHOOK."),
+    annotated("--webhook", "URL", "Send alarms, refusals and suspect periods here (https); or set MCNET_WEBHOOK."),
 ]
 WebhookSecretFile = Annotated[
     str | None,
-    option("--webhook-secret-file", "FILE", "A file with the secret that signs them; or set MCNET_WEBHOOK_SECRET."),
+    annotated("--webhook-secret-file", "FILE", "A file with the secret that signs them; or set MCNET_WEBHOOK_SECRET."),
 ]
-FieldValues = Annotated[str, option("--field-values", "HOW", "Field values in alerts and metrics: show, hash or hide.")]
+FieldValues = Annotated[
+    str, annotated("--field-values", "HOW", "Field values in alerts and metrics: show, hash or hide.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script instead.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, warnings and --json.")]

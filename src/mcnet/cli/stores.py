@@ -24,7 +24,7 @@ versions = options.Commands(name="versions", no_args_is_help=True)
 VersionName = Annotated[
     str, typer.Argument(metavar="VERSION", help="The number of a version, or latest.", show_default=False)
 ]
-Note = Annotated[str, options.option("--note", "TEXT", "The reason, for the history.")]
+Note = Annotated[str, options.annotated("--note", "TEXT", "The reason, for the history.")]
 
 
 @versions.callback()
@@ -122,7 +122,7 @@ def show_version(
 @versions.command("history")
 def show_history(
     store: options.StoreAddress,
-    last: Annotated[int, options.option("--last", "N", "How many events, the latest.", min=1)] = 20,
+    last: int = options.option("N", "How many events, the latest.", 20, min=1),
     json: options.Json = False,
 ) -> None:
     """Show what was done with the versions: when, by whom and why, oldest first.
@@ -234,7 +234,7 @@ def release(store: options.StoreAddress, note: Note = "", json: options.Json = F
 @versions.command()
 def prune(
     store: options.StoreAddress,
-    keep: Annotated[int, options.option("--keep", "N", "How many of the newest versions to keep.", min=1)],
+    keep: Annotated[int, options.annotated("--keep", "N", "How many of the newest versions to keep.", min=1)],
     json: options.Json = False,
 ) -> None:
     """Delete old versions, except the current one and the one that a rollback would restore.
@@ -345,9 +345,7 @@ def import_(
 @store.command("show")
 def show_store(
     store: options.StoreAddress,
-    status: Annotated[
-        str | None, options.option("--status", "FILE", "Write a page about the state of the loop of a head (.html).")
-    ] = None,
+    status: str | None = options.option("FILE", "Write a page about the state of the loop of a head (.html)."),
     json: options.Json = False,
 ) -> None:
     """Show what a store has, by head.
@@ -413,7 +411,7 @@ def backup(
 @store.command()
 def forget(
     store: options.StoreAddress,
-    before: Annotated[str, options.option("--before", "PERIOD", "The first period that stays.")],
+    before: Annotated[str, options.annotated("--before", "PERIOD", "The first period that stays.")],
     json: options.Json = False,
 ) -> None:
     """Delete the rows of all periods before one, for good; the versions stay.

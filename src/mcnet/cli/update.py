@@ -52,44 +52,21 @@ def update(
     counted: options.Counted = None,
     replace: options.Replace = False,
     allow: options.Allow = None,
-    until: Annotated[
-        str | None, options.option("--until", "P", "Learn no period after this one, as one that has not ended.")
-    ] = None,
-    delay: Annotated[
-        str, options.option("--delay", "TIME", "How late labels are known: 2h, or a number of periods.")
-    ] = "0",
+    until: str | None = options.option("P", "Learn no period after this one, as one that has not ended."),
+    delay: str = options.option("TIME", "How late labels are known: 2h, or a number of periods.", "0"),
     method: options.Method = "mcnet-bayes",
-    max_shift: Annotated[
-        float, options.option("--max-shift", "SHARE", "How far a mean probability may move at once.", min=0.0)
-    ] = 0.5,
-    tolerance: Annotated[
-        float, options.option("--tolerance", "LOSS", "How much worse the log-loss per row may be.", min=0.0)
-    ] = 0.0,
-    min_periods: Annotated[
-        int, options.option("--min-periods", "N", "Publish nothing before this many periods were judged.", min=2)
-    ] = 3,
-    alpha: Annotated[
-        float, options.option("--alpha", "SHARE", "The monitor's chance of ever raising a false alarm.")
-    ] = 0.01,
+    max_shift: float = options.option("SHARE", "How far a mean probability may move at once.", 0.5, min=0.0),
+    tolerance: float = options.option("LOSS", "How much worse the log-loss per row may be.", 0.0, min=0.0),
+    min_periods: int = options.option("N", "Publish nothing before this many periods were judged.", 3, min=2),
+    alpha: float = options.option("SHARE", "The monitor's chance of ever raising a false alarm.", 0.01),
     look: options.Look = True,
-    force: Annotated[
-        bool, typer.Option("--force", help="Publish even if the gate refuses; this is recorded in the history.")
-    ] = False,
-    note: Annotated[str, options.option("--note", "TEXT", "A note for the history.")] = "",
-    status: Annotated[
-        str | None, options.option("--status", "FILE", "Write a page about the state of the loop (.html).")
-    ] = None,
-    wait: Annotated[float, options.option("--wait", "SECONDS", "How long to wait for another run.", min=0.0)] = 60.0,
-    nothing_new_code: Annotated[
-        int,
-        typer.Option(
-            "--nothing-new-code",
-            min=0,
-            max=255,
-            metavar="CODE",
-            help="The exit code if nothing was published or refused.",
-        ),
-    ] = 0,
+    force: bool = options.flag("--force", "Publish even if the gate refuses; this is recorded in the history."),
+    note: str = options.option("TEXT", "A note for the history.", ""),
+    status: str | None = options.option("FILE", "Write a page about the state of the loop (.html)."),
+    wait: float = options.option("SECONDS", "How long to wait for another run.", 60.0, min=0.0),
+    nothing_new_code: int = options.option(
+        "CODE", "The exit code if nothing was published or refused.", 0, min=0, max=255
+    ),
     webhook: options.WebhookAddress = None,
     webhook_secret_file: options.WebhookSecretFile = None,
     field_values: options.FieldValues = "show",
@@ -212,48 +189,22 @@ def _lines(done: "Update") -> list[str]:
 
 def serve(
     store: options.StoreAddress,
-    host: Annotated[str, options.option("--host", "ADDRESS", "The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, metavar="N", help="The port to listen on.")] = 8080,
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, max=256, metavar="N", help="The number of processes that answer.")
-    ] = 1,
-    every: Annotated[
-        str | None,
-        options.option(
-            "--every", "PERIOD", "The length of a period: 15m, 1h, 1d; feedback belongs to the current one."
-        ),
-    ] = None,
-    learn: Annotated[
-        bool, typer.Option("--learn", help="Run mcnet update on the journal at the end of every period.")
-    ] = False,
-    learn_after: Annotated[
-        float, options.option("--learn-after", "SECONDS", "How long to wait for late rows of a period.", min=0.0)
-    ] = 60.0,
-    name: Annotated[str, options.option("--name", "NAME", "The name of the model under /v2/models.")] = "calibration",
-    token_file: Annotated[
-        str | None,
-        options.option(
-            "--token-file",
-            "FILE",
-            "A file with the token for changes; or set MCNET_TOKEN. Without a token changes are disabled.",
-        ),
-    ] = None,
-    poll: Annotated[
-        float,
-        typer.Option("--poll", min=0.05, max=3600.0, metavar="SECONDS", help="How often to check the store."),
-    ] = 0.5,
-    max_body: Annotated[
-        int, typer.Option("--max-body", min=1_000, metavar="BYTES", help="The largest body of a request.")
-    ] = 64_000_000,
-    max_rows: Annotated[
-        int, options.option("--max-rows", "N", "The largest number of rows of a request.", min=1)
-    ] = 2_000_000,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout", min=0.1, max=3600.0, metavar="SECONDS", help="How long a client may take to send a body."
-        ),
-    ] = 30.0,
+    host: str = options.option("ADDRESS", "The address to listen on.", "127.0.0.1"),
+    port: int = options.option("N", "The port to listen on.", 8080, min=1, max=65535),
+    workers: int = options.option("N", "The number of processes that answer.", 1, min=1, max=256),
+    every: str | None = options.option(
+        "PERIOD", "The length of a period: 15m, 1h, 1d; feedback belongs to the current one."
+    ),
+    learn: bool = options.flag("--learn", "Run mcnet update on the journal at the end of every period."),
+    learn_after: float = options.option("SECONDS", "How long to wait for late rows of a period.", 60.0, min=0.0),
+    name: str = options.option("NAME", "The name of the model under /v2/models.", "calibration"),
+    token_file: str | None = options.option(
+        "FILE", "A file with the token for changes; or set MCNET_TOKEN. Without a token changes are disabled."
+    ),
+    poll: float = options.option("SECONDS", "How often to check the store.", 0.5, min=0.05, max=3600.0),
+    max_body: int = options.option("BYTES", "The largest body of a request.", 64_000_000, min=1_000),
+    max_rows: int = options.option("N", "The largest number of rows of a request.", 2_000_000, min=1),
+    timeout: float = options.option("SECONDS", "How long a client may take to send a body.", 30.0, min=0.1, max=3600.0),
     webhook: options.WebhookAddress = None,
     webhook_secret_file: options.WebhookSecretFile = None,
     field_values: options.FieldValues = "show",

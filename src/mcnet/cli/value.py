@@ -1,7 +1,7 @@
 """`mcnet value`: replay auctions, and print what bids from scores, models and methods would have earned."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,62 +19,34 @@ SCORES = "scores"
 def value(
     context: typer.Context,
     logs: options.LogFiles,
-    price: Annotated[
-        str | None, options.option("--price", "COLUMN", "The column of market prices: the highest bid of the others.")
-    ] = None,
-    worth: Annotated[
-        str | None, options.option("--value", "COLUMN", "What a positive is worth: a column, or a number.")
-    ] = None,
+    price: str | None = options.option("COLUMN", "The column of market prices: the highest bid of the others."),
+    worth: str | None = options.option("COLUMN", "What a positive is worth: a column, or a number.", None, "--value"),
     value_per_positive: options.ValuePerPositive = None,
     score: options.Score = None,
     label: options.Label = None,
     field: options.Fields = None,
     weight: options.Weight = None,
     negatives_kept: options.NegativesKeptOfModel = None,
-    model: Annotated[
-        list[str] | None,
-        options.option("--model", "FILE", "Bid with this model, or the one a store serves, too; may be repeated."),
-    ] = None,
-    method: Annotated[
-        list[str] | None,
-        options.option(
-            "--method",
-            "NAME",
-            "Bid with this method, fitted on --fit-on, too; may be repeated.",
-            autocompletion=options.complete_methods,
-        ),
-    ] = None,
-    fit_on: Annotated[
-        list[str] | None, options.option("--fit-on", "LOG", "With --method: the rows to fit on, of other auctions.")
-    ] = None,
-    price_per: Annotated[
-        float | None, options.option("--price-per", "N", "A price is for this many rows, such as 1000; 1 if not given.")
-    ] = None,
-    auction: Annotated[
-        str, options.option("--auction", "KIND", "second: pay the market price; first: pay the bid.")
-    ] = "second",
-    budget: Annotated[
-        float | None, options.option("--budget", "N", "What may be spent in all, or per period of --time.")
-    ] = None,
-    time: Annotated[
-        str | None, options.option("--time", "COLUMN", "The column of timestamps; blocks are its periods.")
-    ] = None,
-    every: Annotated[
-        str | None, options.option("--every", "PERIOD", "The length of a period: 1h, 1d (the default).")
-    ] = None,
-    block: Annotated[
-        str | None,
-        options.option("--block", "COLUMN", "Blocks for the intervals: a column, or so many rows in their order."),
-    ] = None,
-    truth: Annotated[
-        str | None, options.option("--truth", "COLUMN", "The true probabilities, if they are known.")
-    ] = None,
-    against: Annotated[
-        str | None, options.option("--against", "NAME", "Compare with this model; the scores if not given.")
-    ] = None,
+    model: list[str] | None = options.option(
+        "FILE", "Bid with this model, or the one a store serves, too; may be repeated."
+    ),
+    method: list[str] | None = options.option(
+        "NAME",
+        "Bid with this method, fitted on --fit-on, too; may be repeated.",
+        autocompletion=options.complete_methods,
+    ),
+    fit_on: list[str] | None = options.option("LOG", "With --method: the rows to fit on, of other auctions."),
+    price_per: float | None = options.option("N", "A price is for this many rows, such as 1000; 1 if not given."),
+    auction: str = options.option("KIND", "second: pay the market price; first: pay the bid.", "second"),
+    budget: float | None = options.option("N", "What may be spent in all, or per period of --time."),
+    time: str | None = options.option("COLUMN", "The column of timestamps; blocks are its periods."),
+    every: str | None = options.option("PERIOD", "The length of a period: 1h, 1d (the default)."),
+    block: str | None = options.option("COLUMN", "Blocks for the intervals: a column, or so many rows in their order."),
+    truth: str | None = options.option("COLUMN", "The true probabilities, if they are known."),
+    against: str | None = options.option("NAME", "Compare with this model; the scores if not given."),
     logits: options.Logits = None,
-    report: Annotated[str | None, options.option("--report", "FILE", "Write a page with two plots (.html).")] = None,
-    level: Annotated[float, options.option("--level", "SHARE", "The level of the intervals.")] = 0.95,
+    report: str | None = options.option("FILE", "Write a page with two plots (.html)."),
+    level: float = options.option("SHARE", "The level of the intervals.", 0.95),
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
