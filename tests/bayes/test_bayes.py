@@ -41,7 +41,7 @@ def band(model, codes, logits, level=0.9):
     logits = np.asarray(logits, dtype=float)
     codes = np.broadcast_to(np.asarray(codes), (len(logits), model.fields))
     low, high = uncertainty_of(model, family_of(model)).band(logits, codes, level)
-    return expit(low), expit(high)
+    return expit(np.diagonal(low)), expit(np.diagonal(high))
 
 
 def chosen_rows(log, which):

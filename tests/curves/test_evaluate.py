@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.curves.plain import evaluate_plainly
 
 import mcnet.curves.evaluate as evaluate_module
 from mcnet._shared.arrays import SCORE_FLOOR, clip_scores, sigmoid
 from mcnet.curves.curves import Curves
-from mcnet.curves.evaluate import Evaluator, evaluate_guided, evaluate_numpy, lookup_tables
+from mcnet.curves.evaluate import Evaluator, evaluate_numpy, lookup_tables
 from mcnet.errors import InputError
 from mcnet.model.small_batches import SmallBatches
 from mcnet.rows.contexts import Contexts
@@ -32,9 +33,9 @@ def many(curves, scores, which=0):
     return Evaluator(curves)(np.resize(scores, MANY), np.resize(which, MANY).astype(np.int32))[: len(scores)]
 
 
-def guided(curves, scores, which=0):
-    """Evaluate by NumPy with the lookup tables."""
-    return evaluate_guided(lookup_tables(curves), scores, np.broadcast_to(which, len(scores)))
+def in_numpy(curves, scores, which=0):
+    """Evaluate without the compiled loop."""
+    return evaluate_numpy(lookup_tables(curves), scores, np.broadcast_to(which, len(scores)))
 
 
 def smooth(number):
@@ -64,13 +65,13 @@ def test_every_path_is_np_interp_and_all_have_the_same_bits(name):
     knots, values = CURVES[name]
     scores = around(knots)
     curves = Curves.of([(knots, values)])
-    plain = evaluate_numpy(curves, scores, np.zeros(len(scores), dtype=np.int32))
+    plain = evaluate_plainly(curves, scores, np.zeros(len(scores), dtype=np.int32))
     expected = np.interp(scores, knots, values)
     # At a jump np.interp gives the right value, too, but on a slope of 1e15 its rounding differs.
     exact = np.abs(plain - expected) <= 4 * np.spacing(expected) + 4 * np.spacing(scores) * slope_at(curves, scores)
     assert exact.all()
     np.testing.assert_array_equal(many(curves, scores), plain)
-    np.testing.assert_array_equal(guided(curves, scores), plain)
+    np.testing.assert_array_equal(in_numpy(curves, scores), plain)
     few = SmallBatches(Contexts.none(), curves)
     np.testing.assert_array_equal(np.concatenate([few([s], None) for s in scores.tolist()]), plain)
 
@@ -107,11 +108,11 @@ def test_random_curves_agree_on_every_path_and_never_fall(drawn, seed):
     curves = Curves.of([(np.sort(knots), np.sort(values)) for knots, values in drawn])
     scores = around(np.sort(np.concatenate([knots for knots, _ in drawn])))
     which = np.random.default_rng(seed).integers(0, len(curves), len(scores))
-    plain = evaluate_numpy(curves, scores, which)
+    plain = evaluate_plainly(curves, scores, which)
     np.testing.assert_array_equal(many(curves, scores, which), plain)
-    np.testing.assert_array_equal(guided(curves, scores, which), plain)
+    np.testing.assert_array_equal(in_numpy(curves, scores, which), plain)
     for curve, (knots, values) in enumerate(curves.pairs()):
-        all_here = evaluate_numpy(curves, scores, np.full(len(scores), curve))
+        all_here = evaluate_plainly(curves, scores, np.full(len(scores), curve))
         assert (np.diff(all_here) >= 0.0).all()
         assert all_here.min() >= values[0]
         assert all_here.max() <= values[-1]
@@ -128,7 +129,7 @@ def test_very_many_grids_make_do_with_a_coarse_guide(monkeypatch):
     guided = Evaluator(curves)(scores, which)
     monkeypatch.setattr("mcnet.curves.evaluate._GUIDE_LIMIT", 10)
     np.testing.assert_array_equal(Evaluator(curves)(scores, which), guided)
-    np.testing.assert_array_equal(evaluate_numpy(curves, scores, which), guided)
+    np.testing.assert_array_equal(evaluate_plainly(curves, scores, which), guided)
 
 
 def test_crowds_of_knots_amid_other_curves():
@@ -136,8 +137,9 @@ def test_crowds_of_knots_amid_other_curves():
     curves = Curves.of([CURVES[name] for name in names])
     scores = np.concatenate([around(CURVES[name][0]) for name in names])
     for which in range(len(curves)):
-        expected = evaluate_numpy(curves, scores, np.full(len(scores), which))
+        expected = evaluate_plainly(curves, scores, np.full(len(scores), which))
         np.testing.assert_array_equal(many(curves, scores, which), expected)
+        np.testing.assert_array_equal(in_numpy(curves, scores, which), expected)
 
 
 @settings(max_examples=40)
@@ -148,14 +150,16 @@ def test_crowds_of_any_size_have_the_bits_of_numpy(seed, number, centre, width):
     curves = Curves.of([(knots, np.sort(rng.uniform(0.01, 0.99, number))), CURVES["line"]])
     scores = around(knots)
     which = rng.integers(0, 2, len(scores))
-    np.testing.assert_array_equal(many(curves, scores, which), evaluate_numpy(curves, scores, which))
+    plain = evaluate_plainly(curves, scores, which)
+    np.testing.assert_array_equal(many(curves, scores, which), plain)
+    np.testing.assert_array_equal(in_numpy(curves, scores, which), plain)
 
 
 def test_threads_share_the_work_and_the_model():
     curves = Curves.of([CURVES["smooth"], CURVES["steps"]])
     rng = np.random.default_rng(1)
     scores, which = clip_scores(rng.random(1_200_000)), rng.integers(0, 2, 1_200_000).astype(np.int32)
-    expected = evaluate_numpy(curves, scores, which)
+    expected = evaluate_plainly(curves, scores, which)
     np.testing.assert_array_equal(Evaluator(curves)(scores, which), expected)
     # A fresh evaluator, asked by several threads at once, makes its tables under their feet.
     evaluator = Evaluator(curves)
@@ -229,13 +233,12 @@ def test_scores_in_steps_are_evaluated_too():
     np.testing.assert_array_equal(Evaluator(curves)(scores[::2]), Evaluator(curves)(scores[::2].copy()))
 
 
-def test_tables_are_made_once_they_are_worth_it(monkeypatch):
+def test_without_numba_batches_of_any_curves_are_the_same_each_time(monkeypatch):
     monkeypatch.setattr(evaluate_module, "numba_installed", lambda: False)
     rng = np.random.default_rng(0)
     curves = Curves.of([(np.sort(rng.random(30)), np.sort(rng.random(30))) for _ in range(50)])
     evaluator, scores = Evaluator(curves), clip_scores(rng.random(1_000))
     which = rng.integers(-1, 49, 1_000)
-    expected = evaluate_numpy(curves, scores, which + 1)
-    for batch in range(8):
+    expected = evaluate_plainly(curves, scores, which + 1)
+    for _ in range(3):
         np.testing.assert_array_equal(evaluator(scores, which, 1), expected)
-        assert ("_lookup_tables" in vars(evaluator)) == (batch >= 2), batch

@@ -28,7 +28,7 @@ def test_the_band_is_the_curve_and_so_many_deviations(model):
     )
     raw = np.array([-3.0, -1.5, 0.0, 1.0])
     for code, name, spread in ((0, "FR", [0.1, 0.15, 0.2, 0.2]), (1, "NL", [0.4] * 4), (-1, "other", [0.3] * 4)):
-        low, high = known.band(raw, np.full((4, 1), code), 0.9)
+        (low,), (high,) = known.band(raw, np.array([[code]]), 0.9)
         middle = logit(model.predict(expit(raw), [name] * 4))
         np.testing.assert_allclose(high - middle, norm.ppf(0.95) * np.array(spread), rtol=1e-9)
         np.testing.assert_allclose(middle - low, norm.ppf(0.95) * np.array(spread), rtol=1e-9)

@@ -14,7 +14,7 @@ class Wavy:
     """An uncertainty whose band goes up and down, to the disadvantage of whoever trusts it."""
 
     def band(self, logits, codes, level):
-        middle = logits + np.sin(5.0 * logits) + codes.sum(axis=1)
+        middle = logits + np.sin(5.0 * logits) + codes.sum(axis=1)[:, None]
         return middle - level, middle + level
 
     def to_dict(self):

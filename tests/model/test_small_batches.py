@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.curves.plain import evaluate_plainly
 
 import mcnet
 from mcnet._shared.arrays import SCORE_FLOOR
 from mcnet.curves.curves import Curves
-from mcnet.curves.evaluate import evaluate_numpy
 from mcnet.model import small_batches as few_module
 from mcnet.model.model import CalibrationModel
 from mcnet.model.small_batches import SmallBatches
@@ -63,7 +63,7 @@ def test_one_row_has_the_bits_of_the_arrays_on_any_curve(drawn, data):
     scores = data.draw(st.lists(st.one_of(near, st.floats(0.0, 1.0)), min_size=1, max_size=20))
     values = data.draw(st.lists(st.sampled_from(ASKED), min_size=len(scores), max_size=len(scores)))
     which = 1 + model.contexts.lookup(field_columns(values))
-    expected = evaluate_numpy(model.curves, np.array(scores), which)
+    expected = evaluate_plainly(model.curves, np.array(scores), which)
     for score, value, p in zip(scores, values, expected.tolist(), strict=True):
         for _ in range(2):  # a value is looked up once, then remembered
             assert model.predict([score], field=[value]).tolist() == [p]
@@ -117,7 +117,7 @@ def test_scores_of_any_number_type_have_the_bits_of_a_column(score):
     few = SmallBatches(model.contexts, model.curves)
     for number in (*numbers(score), Decimal(score), np.longdouble(score)):
         column = np.array([number]).astype(np.float64)
-        (expected,) = evaluate_numpy(model.curves, column, 1 + model.contexts.lookup(field_columns(["NL"])))
+        (expected,) = evaluate_plainly(model.curves, column, 1 + model.contexts.lookup(field_columns(["NL"])))
         for p in (model.predict_one(number, "NL"), *model.predict([number], field=["NL"])):
             assert p == expected
         if type(number) not in (Decimal, np.longdouble):

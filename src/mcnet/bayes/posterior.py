@@ -353,7 +353,7 @@ class FitUncertainty:
         return replace(variances, common=variances.common + self.level_variance + missed).rounded()
 
     def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
-        """Return the credible interval of each row's calibrated logit, as CurveUncertainty does."""
+        """Return the credible intervals of contexts, as CurveUncertainty does."""
         return self.computed.band(logits, codes, level)
 
     def to_dict(self) -> dict[str, Any]:

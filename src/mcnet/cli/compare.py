@@ -317,7 +317,7 @@ def evaluate(
     from mcnet.metrics.evaluation import evaluate_cells, evaluate_periods, predict_cells
     from mcnet.metrics.judged_rows import MetricSettings
     from mcnet.model.apply import UnseenValues
-    from mcnet.model.model import refuse_probabilities_read_as_logits
+    from mcnet.model.model import refuse_probabilities
     from mcnet.rows.periods import MOST_PERIODS
     from mcnet.sketch.views import sketches_by
 
@@ -348,7 +348,7 @@ def evaluate(
         timed = timed.with_value(number)
     sketch = timed if time is None else timed.only(*(name for name in timed.contexts.names if name != time))
     if loaded is not None and not source.finished and logits is None and loaded.score_type == "logit":
-        refuse_probabilities_read_as_logits(sketch.score, sketch.rows, name=str(spec.score))
+        refuse_probabilities(sketch.score, sketch.rows, name=str(spec.score))
     # Without a model the scores themselves are judged.
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
     evaluation = evaluate_cells(p, sketch, MetricSettings(level=level), by=inside)

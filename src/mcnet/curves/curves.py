@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import PROBABILITY_FLOOR, FloatArray, IntArray
 from mcnet.curves.family import CurveFamily, round_to_digits
 from mcnet.errors import InputError
-from mcnet.rows.contexts import distinct_contexts
 
 # Curves: the one representation of every fitted calibrator.
 
@@ -154,9 +153,6 @@ def _starts(lengths: Sequence[int]) -> IntArray:
 
 # The uncertainty of a family of curves: variances at a few scores per field value, which add up over the fields.
 
-CONTEXTS_PER_BLOCK = 2_048
-"""Contexts whose bands are computed together, to bound the memory."""
-
 
 @dataclass(frozen=True, eq=False)
 class CurveUncertainty:
@@ -176,12 +172,12 @@ class CurveUncertainty:
     steps: tuple[int, ...]
 
     def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
-        """Return the credible interval of each row's calibrated logit: (low, high).
+        """Return the credible intervals of calibrated logits: (low, high), of shape `[contexts, logits]`.
 
         Parameters
         ----------
-        logits : the raw logit of each row.
-        codes : the codes of its field values `[rows, fields]`; a negative code is an unseen value.
+        logits : the raw logits.
+        codes : the codes of each context's field values `[contexts, fields]`; a negative code is an unseen value.
         level : the probability that the interval is to contain the truth with.
 
         Returns
@@ -190,22 +186,19 @@ class CurveUncertainty:
         place says more: as curves rise, a lower bound at a lower score holds here too, and an upper bound at a higher
         one.
         """
-        codes = np.asarray(codes, dtype=np.int64).reshape(len(logits), self.family.fields)
-        distinct, which = distinct_contexts(codes)
-        low, high = np.empty(len(logits)), np.empty(len(logits))
-        order = np.argsort(which, kind="stable")
-        starts = range(0, len(distinct), CONTEXTS_PER_BLOCK)
-        ends = np.searchsorted(which[order], [*starts, len(distinct)])
-        z = NormalDist().inv_cdf(0.5 + 0.5 * level)
-        for start, first, last in zip(starts, ends[:-1], ends[1:], strict=True):
-            rows = order[first:last]
-            contexts = distinct[start : start + CONTEXTS_PER_BLOCK]
-            middle = self.family.lines(contexts).at(self._corners)
-            reach = z * interpolated(self.places, self.deviations(contexts), self._corners)
-            below = np.maximum.accumulate(middle - reach, axis=1)
-            above = np.minimum.accumulate((middle + reach)[:, ::-1], axis=1)[:, ::-1]
-            low[rows] = self._between(below, which[rows] - start, logits[rows])
-            high[rows] = self._between(above, which[rows] - start, logits[rows])
+        codes = np.asarray(codes, dtype=np.int64).reshape(len(codes), self.family.fields)
+        # The logits between which curves and standard deviations are straight.
+        corners = np.unique(np.concatenate([self.places, self.family.knots]))
+        middle = self.family.lines(codes).at(corners)
+        reach = NormalDist().inv_cdf(0.5 + 0.5 * level) * interpolated(self.places, self.deviations(codes), corners)
+        below = np.maximum.accumulate(middle - reach, axis=1)
+        above = np.minimum.accumulate((middle + reach)[:, ::-1], axis=1)[:, ::-1]
+        left, share = piece_and_share(corners, logits)
+        # Rounding must not carry a line past its end.
+        low, high = (
+            np.minimum(part[:, left] + share * (part[:, left + 1] - part[:, left]), part[:, left + 1])
+            for part in (below, above)
+        )
         return low, high
 
     def deviations(self, codes: IntArray) -> FloatArray:
@@ -218,21 +211,6 @@ class CurveUncertainty:
             index = np.where((column >= 0) & (column < len(known)), column, len(known))
             variance += _spread_out(rows[index], step, len(self.places))
         return np.asarray(np.sqrt(variance))
-
-    def _between(self, values: FloatArray, which: IntArray, logits: FloatArray) -> FloatArray:
-        """Return each row's value on its own line through the corners; constant beyond the first and the last one."""
-        corners = self._corners
-        left = np.clip(np.searchsorted(corners, logits, side="right") - 1, 0, len(corners) - 2)
-        share = np.clip((logits - corners[left]) / (corners[left + 1] - corners[left]), 0.0, 1.0)
-        start, end = values[which, left], values[which, left + 1]
-        # Rounding must not carry a line past its end.
-        result: FloatArray = np.minimum(start + share * (end - start), end)
-        return result
-
-    @cached_property
-    def _corners(self) -> FloatArray:
-        """The logits between which curves and standard deviations are straight."""
-        return np.unique(np.concatenate([self.places, self.family.knots]))
 
     def rounded(self) -> "CurveUncertainty":
         """Return the uncertainty with variances of three digits: what is served is what is written."""
@@ -299,6 +277,11 @@ def _spread_out(values: FloatArray, step: int, number: int) -> FloatArray:
 
 def interpolated(places: FloatArray, values: FloatArray, wanted: FloatArray) -> FloatArray:
     """Return lines through values `[lines, places]` at the places wanted; constant beyond the ends."""
-    left = np.clip(np.searchsorted(places, wanted, side="right") - 1, 0, len(places) - 2)
-    share = np.clip((wanted - places[left]) / (places[left + 1] - places[left]), 0.0, 1.0)
+    left, share = piece_and_share(places, wanted)
     return np.asarray(values[:, left] * (1.0 - share) + values[:, left + 1] * share)
+
+
+def piece_and_share(places: FloatArray, wanted: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the place left of each that is wanted, and how far it is to the next one, from 0 to 1."""
+    left = np.clip(np.searchsorted(places, wanted, side="right") - 1, 0, len(places) - 2)
+    return left, np.clip((wanted - places[left]) / (places[left + 1] - places[left]), 0.0, 1.0)

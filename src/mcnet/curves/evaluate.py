@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import CodeArray, FloatArray, clip_scores, inside_unit
+from mcnet._shared.arrays import CodeArray, FloatArray, inside_unit
 from mcnet._shared.loops import BLOCK, bucket_starts, clip_into_buckets, clipped_and_buckets, compiled, numba_installed
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
@@ -27,9 +27,10 @@ class LookupTables(NamedTuple):
 
     `lines` holds the curves one behind the other, from `line_start` on: (knot, value, slope, largest value) of the line
     right of each knot, so that a score finds all it needs in one place of memory. Each curve gets a sentinel knot on
-    either side (0 and infinity), so the loop needs no special case at the ends. `guide`, from the curve's `guide_start`
-    on, is the last knot at or left of every score of a bucket; curves on one grid share it. `crowded` is
-    True if a bucket has more than CROWD knots, else None, for which the loop is compiled without a case for them.
+    either side (0 and infinity), so the loop needs no special case at the ends. `line_start` ends where all lines do.
+    `guide`, from the curve's `guide_start` on, is the last knot at or left of every score of a bucket; curves on one
+    grid share it. `crowded` is True if a bucket has more than CROWD knots, else None, for which the loop is compiled
+    without a case for them.
     """
 
     lines: FloatArray
@@ -48,19 +49,18 @@ def lookup_tables(curves: Curves) -> LookupTables:
     while bits > 0 and (curves.grids * 48 << bits > _GUIDE_LIMIT or 48 << bits > 16 * longest + 512):
         bits -= 1
     starts = bucket_starts(52 - bits)
-    guide, most_knots = np.empty((curves.grids, len(starts)), dtype=np.int32), 0
-    for grid in range(curves.grids):
-        own = np.concatenate([[0.0], curves.knots[curves.grid_start[grid] : curves.grid_start[grid + 1]]])
-        guide[grid] = np.maximum(np.searchsorted(own, starts, side="right") - 1, 0)
-        most_knots = max(most_knots, int(np.diff(guide[grid], append=len(own) - 1).max()))
+    # How many knots of a grid lie before each bucket: the first one that begins at a knot or right of it counts it.
+    bucket = np.searchsorted(np.minimum.accumulate(starts[::-1])[::-1], curves.knots)
+    bucket += np.repeat(np.arange(curves.grids), np.diff(curves.grid_start)) * (len(starts) + 1)
+    knots = np.bincount(bucket, minlength=curves.grids * (len(starts) + 1)).reshape(curves.grids, -1)
     return LookupTables(
         _line_records(curves),
-        (curves.value_start[:-1] + 2 * np.arange(len(curves))).astype(np.uint64),
-        guide.ravel(),
-        (curves.grid_of * len(starts)).astype(np.uint64),
+        (curves.value_start + 2 * np.arange(len(curves) + 1)).astype(np.uint64),
+        np.cumsum(knots, axis=1, dtype=np.int32).ravel(),
+        (curves.grid_of * (len(starts) + 1)).astype(np.uint64),
         np.uint64(len(starts) - 1),
         np.uint64(52 - bits),
-        True if most_knots > CROWD else None,
+        True if knots.max() > CROWD else None,
     )
 
 
@@ -93,60 +93,24 @@ NUMBA_FROM = 50_000
 LOADED_FROM = 2_000
 """Where the loop is compiled already, fewer rows than this are as quick without it."""
 
-TABLES_FROM = 2_000
-TABLES_FROM_PER_GRID = 50
-"""Without the compiled loop, lookup tables are made after this many rows, and this many per grid of knots."""
-
 _ROWS_PER_THREAD = 500_000
 
 
-def evaluate_numpy(curves: Curves, scores: FloatArray, which: NDArray[Any]) -> FloatArray:
-    """Return the value of curve `which[i]` at `scores[i]`."""
-    result = np.empty(len(scores))
-    scores = clip_scores(scores)
-    if len(curves) == 1:
-        parts: list[tuple[int, Any]] = [(0, slice(None))]
-    else:
-        order = np.argsort(which, kind="stable")
-        present, starts = np.unique(which[order], return_index=True)
-        parts = list(zip(present.tolist(), np.split(order, starts[1:]), strict=True))
-    for curve, rows in parts:
-        x, (start, value, slope, most) = scores[rows], _lines(curves, curve)
-        line = start[1:].searchsorted(x, side="right")
-        answer = x - start.take(line)
-        answer *= slope.take(line)
-        answer += value.take(line)
-        # Rounding may carry the line past its end by one unit in the last place; the order must not suffer.
-        result[rows] = np.minimum(answer, most.take(line), out=answer)
-    return result
-
-
-def _lines(curves: Curves, curve: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return start, value, slope and largest value of the lines left of, between and right of a curve's knots."""
-    knots, values = curves.grid(curve), curves.values(curve)
-    slopes = curves.slopes[curves.value_start[curve] : curves.value_start[curve + 1]]
-    # A falling line (histogram binning) has no end to be kept below.
-    most = np.where(values[1:] >= values[:-1], values[1:], np.inf)
-    return (
-        np.concatenate([[0.0], knots]),
-        np.concatenate([values[:1], values]),
-        np.concatenate([[0.0], slopes]),
-        np.concatenate([[np.inf], most, [np.inf]]),
-    )
-
-
-def evaluate_guided(tables: LookupTables, scores: FloatArray, curve: NDArray[Any]) -> FloatArray:
-    """Return the same by lookup tables: a few operations on all rows at once, however many curves there are."""
+def evaluate_numpy(tables: LookupTables, scores: FloatArray, curve: NDArray[Any]) -> FloatArray:
+    """Return the value of curve `curve[i]` at `scores[i]`, in a few operations on all rows."""
     scores, buckets = clipped_and_buckets(scores, tables.last_bucket, tables.shift)
     lines = tables.lines.ravel()
     at = tables.guide_start.take(curve)
     at += buckets
     line = tables.line_start.take(curve).view(np.int64)
     line += tables.guide.take(at.view(np.int64))
+    # The tables put most rows on their line; the others are at most so many lines further, as bisection finds.
     beyond = np.flatnonzero(lines.take(4 * line + 4) <= scores)
-    while len(beyond):  # the tables put most rows on their line, and few buckets have more than one knot
-        line[beyond] += 1
-        beyond = beyond[lines.take(4 * line[beyond] + 4) <= scores[beyond]]
+    own, score, last = line[beyond], scores[beyond], tables.line_start.take(curve[beyond] + 1).view(np.int64) - 1
+    for power in range((len(tables.lines) if tables.crowded else CROWD).bit_length() - 1, -1, -1):
+        ahead = np.minimum(own + (1 << power), last)
+        own = np.where(lines.take(4 * ahead) <= score, ahead, own)
+    line[beyond] = own
     line *= 4
     result = scores
     result -= lines.take(line)
@@ -175,7 +139,7 @@ def _kernel() -> Any:
     whole, knot, value, slope, most, one = np.uint64, *(np.uint64(n) for n in (0, 1, 2, 3, 1))
 
     def kernel(lines, line_start, guide, guide_start, last_bucket, shift, crowded, scores, which, offset, out):  # type: ignore[no-untyped-def]
-        curves = whole(len(line_start))
+        curves = whole(len(line_start) - 1)
         clipped, buckets = np.empty(BLOCK), np.empty(BLOCK, np.uint64)
         curve, line_at, guide_at = whole(0), line_start[0], guide_start[0]
         for begin in range(0, len(scores), BLOCK):
@@ -205,8 +169,7 @@ def _kernel() -> Any:
                         line += one
                         steps += 1
                         if steps == CROWD:
-                            end = line_start[curve + one] if curve + one < curves else whole(len(lines))
-                            line = _bisect(lines, line, end - one, score)
+                            line = _bisect(lines, line, line_start[curve + one] - one, score)
                             break
                 reached = lines[line, slope] * (score - lines[line, knot]) + lines[line, value]
                 result[i] = min(reached, lines[line, most])
@@ -219,9 +182,8 @@ class Evaluator:
     """Evaluates one set of curves again and again; keeps the tables that make it fast."""
 
     def __init__(self, curves: Curves) -> None:
-        """Start without tables; they are made for the first large array, or after many small ones."""
+        """Start without tables; they are made for the first rows."""
         self.curves = curves
-        self._rows = 0
 
     def __call__(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray:
         """Return the value of curve `which[i] + offset` (curve 0 if not given) at `scores[i]`."""
@@ -243,12 +205,7 @@ class Evaluator:
             which, offset = np.zeros(len(scores), dtype=np.int32), 0
         elif len(which) and not 0 <= int(which.min()) + offset <= int(which.max()) + offset < len(self.curves):
             return None
-        curve = which + offset if offset else which
-        self._rows += len(scores)
-        worth = self._rows >= max(TABLES_FROM, TABLES_FROM_PER_GRID * self.curves.grids)
-        if worth and self._lookup_tables.crowded is None:
-            return evaluate_guided(self._lookup_tables, scores, curve)
-        return evaluate_numpy(self.curves, scores, curve)
+        return evaluate_numpy(self._lookup_tables, scores, which + offset if offset else which)
 
     @cached_property
     def _lookup_tables(self) -> LookupTables:

@@ -10,7 +10,7 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray, sums_by
 from mcnet.errors import InputError
 from mcnet.metrics.money import ValueSums
-from mcnet.model.model import CalibrationModel, refuse_probabilities_read_as_logits
+from mcnet.model.model import CalibrationModel, refuse_probabilities
 from mcnet.rows.candidates import Candidate
 from mcnet.rows.columns import (
     DescribeRow,
@@ -106,7 +106,7 @@ class LogRows:
             if not type_given and self.spec.score_type == "logit":
                 name = self.spec.name_of("score")
                 scores = scores_column(sample[name].drop_nulls(), score_type="logit", name=name)
-                refuse_probabilities_read_as_logits(scores, len(scores), name=name)
+                refuse_probabilities(scores, len(scores), name=name)
         except InputError:
             first_row = 0
             for frame in self.frames():

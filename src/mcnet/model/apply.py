@@ -14,7 +14,7 @@ import polars as pl
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, sums_by
 from mcnet._shared.files import is_url, local_path, whole_file
 from mcnet.errors import Advice, InputError
-from mcnet.model.model import CalibrationModel, refuse_probabilities_read_as_logits
+from mcnet.model.model import CalibrationModel, refuse_probabilities
 from mcnet.rows.columns import DescribeRow, as_floats, scores_column
 from mcnet.rows.contexts import ANY
 from mcnet.rows.csv_files import ShortRows, canonical_csv_text, csv_separator, typed_csv_text, types_of_texts
@@ -222,7 +222,7 @@ def apply_to_files(
         with readable(source, paths):
             work.run(lambda: _sink(result.drop(index), part, form, target.name, storage_options))
         if score_type is None and model.score_type == "logit":
-            refuse_probabilities_read_as_logits(work.extremes(), work.rows, name=score)
+            refuse_probabilities(work.extremes(), work.rows, name=score)
     return Applied(work.rows, work.missing)
 
 

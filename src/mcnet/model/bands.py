@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, IntArray, clip_scores, logit, sigmoid
-from mcnet.curves.curves import Curves
+from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, clip_scores, logit, sigmoid
+from mcnet.curves.curves import Curves, interpolated
 from mcnet.curves.evaluate import Evaluator
 from mcnet.curves.family import round_to_digits
 from mcnet.errors import InputError
@@ -31,7 +31,10 @@ class Uncertainty(Protocol):
     """How sure a fit is of its curves."""
 
     def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
-        """Return the credible interval, in logits, of rows given by their logits and field codes `[rows, fields]`."""
+        """Return the credible intervals, in logits, of contexts given by their field codes `[contexts, fields]`.
+
+        Both ends have one row per context and one column per logit.
+        """
 
     def to_dict(self) -> dict[str, Any]:
         """Return the uncertainty as plain lists and numbers."""
@@ -87,9 +90,7 @@ class Bands:
         remembered = [self._remembered.get(key) for key in keys]
         missing = [index for index, band in enumerate(remembered) if band is None]
         if missing:
-            codes = np.repeat(contexts[missing], len(self._grid), axis=0)
-            low, high = self.uncertainty.band(np.tile(self._grid, len(missing)), codes, level)
-            low, high = low.reshape(len(missing), -1), high.reshape(len(missing), -1)
+            low, high = self.uncertainty.band(self._grid, contexts[missing], level)
             rising = np.stack(
                 [np.minimum.accumulate(low[:, ::-1], axis=1)[:, ::-1], np.maximum.accumulate(high, axis=1)], axis=1
             )
@@ -124,25 +125,16 @@ class CurveDeviations:
     deviations: FloatArray
 
     def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
-        """Return the interval, in logits, of rows given by their logits and field codes `[rows, fields]`."""
-        context = self._contexts_of(codes)
-        served = self._evaluator(sigmoid(logits), context if self.contexts.names else None, 1)
-        middle = logit(clip_scores(served))
-        left = np.clip(np.searchsorted(self.places, logits, side="right") - 1, 0, len(self.places) - 2)
-        share = np.clip((logits - self.places[left]) / (self.places[left + 1] - self.places[left]), 0.0, 1.0)
-        curve = context + 1
-        spread = self.deviations[curve, left] * (1.0 - share) + self.deviations[curve, left + 1] * share
+        """Return the intervals, in logits, of contexts given by their field codes: `[contexts, logits]`."""
+        if self.contexts.names:
+            context = self.contexts.find_codes(codes)
+        else:
+            context = np.full(len(codes), -1, dtype=np.int32)
+        served = self._evaluator(np.tile(sigmoid(logits), len(codes)), np.repeat(context, len(logits)), 1)
+        middle = logit(clip_scores(served)).reshape(len(codes), -1)
+        spread = interpolated(self.places, self.deviations[context + 1], logits)
         reach = NormalDist().inv_cdf(0.5 + 0.5 * level) * spread
         return middle - reach, middle + reach
-
-    def _contexts_of(self, codes: NDArray[Any]) -> IntArray:
-        """Return the context of each row, -1 where the pooled curve serves it."""
-        if not self.contexts.names:
-            return np.full(len(codes), -1, dtype=np.int64)
-        distinct, which = distinct_contexts(codes)
-        index = {tuple(row): context for context, row in enumerate(self.contexts.table.tolist())}
-        result = np.array([index.get(tuple(row), -1) for row in distinct.tolist()], dtype=np.int64)
-        return np.asarray(result[which])
 
     @cached_property
     def _evaluator(self) -> Evaluator:

@@ -49,18 +49,29 @@ def as_probabilities(scores: Any, own: ScoreType, given: ScoreType | None) -> Fl
     own : what the model was fitted on.
     given : what the caller says that the scores are; None leaves it to the model, and to the data to contradict.
     """
-    score_type = given or own
-    if score_type == "probability":
-        return as_floats(scores, "score")
-    logits = as_floats(scores, "score")
-    if given is None and len(logits):
-        refuse_probabilities(np.min(logits), np.max(logits), len(logits))
-    return scores_column(logits, score_type=score_type, clip=False)
+    score_type, column = given or own, as_floats(scores, "score")
+    if score_type == "probability" or len(column) == 0:
+        return column
+    result = scores_column(column, score_type=score_type, clip=False)
+    if given is None:
+        refuse_probabilities(result, len(result))
+    return result
 
 
-def refuse_probabilities(lowest: float, highest: float, rows: int, *, name: str = "score") -> None:
-    """Raise if so many values from `lowest` to `highest` cannot be the logits that a model was fitted on."""
-    if rows >= FEWEST_ROWS_TO_JUDGE and lowest >= 0.0 and highest <= 1.0:
+def refuse_probabilities(scores: FloatArray, rows: int, *, name: str = "score") -> None:
+    """Raise if scores that were logits, and are probabilities now, cannot be the logits that a model was fitted on.
+
+    Parameters
+    ----------
+    scores : the sigmoids of what was read, or their extremes.
+    rows : how many rows they stand for.
+    name : what messages call the column.
+    """
+    if rows < FEWEST_ROWS_TO_JUDGE or len(scores) == 0:
+        return
+    lowest, highest = sigmoid(np.array([0.0, 1.0]))
+    rounding = 1.0 + 1e-12
+    if scores.min() * rounding >= lowest and scores.max() <= highest * rounding:
         raise InputError(
             f"{name} has {rows:,} values, all in [0, 1], but the model was fitted on logits",
             advice=Advice(
@@ -70,22 +81,6 @@ def refuse_probabilities(lowest: float, highest: float, rows: int, *, name: str 
             ),
             column=name,
         )
-
-
-def refuse_probabilities_read_as_logits(scores: FloatArray, rows: int, *, name: str = "score") -> None:
-    """Raise if scores that were logits, and are probabilities now, cannot have been logits.
-
-    Parameters
-    ----------
-    scores : the sigmoids of what was read, or their extremes.
-    rows : how many rows they stand for.
-    """
-    if len(scores) == 0:
-        return
-    lowest, highest = sigmoid(np.array([0.0, 1.0]))
-    rounding = 1.0 + 1e-12
-    inside = scores.min() * rounding >= lowest and scores.max() <= highest * rounding
-    refuse_probabilities(0.0 if inside else -1.0, 1.0, rows, name=name)
 
 
 # The model: the result of a fit, which is saved and served.

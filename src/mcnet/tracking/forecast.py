@@ -481,7 +481,7 @@ class ComingPeriod:
         return [(weights[key], *rows[key]) for key in rows if weights[key] > SMALLEST_WEIGHT]
 
     def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
-        """Return the interval, in logits, of rows given by their logits and field codes `[rows, fields]`."""
+        """Return the intervals, in logits, of contexts given by their field codes: `[contexts, logits]`."""
         return self.computed.band(logits, codes, level)
 
     def to_dict(self) -> dict[str, Any]:
