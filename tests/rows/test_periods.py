@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcnet.errors import InputError
-from mcnet.rows.fields import field_columns
-from mcnet.rows.periods import MOST_PERIODS, AutomaticPeriod, cut_to_periods, fitting_period
+from mcnet.rows.periods import MOST_PERIODS, cut_to_periods, fitting_period, period_to_show
 
 MOMENTS = st.datetimes(datetime(2002, 1, 1), datetime(2050, 1, 1)).map(lambda moment: moment.replace(microsecond=0))
 WRITTEN = {"1h": "%Y-%m-%d %H:00", "1d": "%Y-%m-%d", "1mo": "%Y-%m", "1y": "%Y"}
@@ -132,11 +131,6 @@ def test_a_number_that_is_no_timestamp_is_named_by_its_row():
         fitting_period(0.0, float("inf"))
 
 
-def _texts(column: pl.Series) -> list[str | None]:
-    field = field_columns({"t": column})[0]
-    return [field.values[code] for code in field.codes]
-
-
 @pytest.mark.parametrize("write", [lambda m: m, datetime.isoformat, lambda m: int(m.timestamp()), lambda m: m.date()])
 @pytest.mark.parametrize(
     ("step", "batch"), [(timedelta(minutes=1), 50), (timedelta(hours=5), 200), (timedelta(days=9), 70)]
@@ -144,22 +138,17 @@ def _texts(column: pl.Series) -> list[str | None]:
 def test_a_period_found_batch_by_batch_is_the_one_that_fits_the_whole_column(write, step, batch):
     begin = datetime(2024, 2, 28, tzinfo=UTC)
     column = pl.Series("t", [None, *(write(begin + step * row) for row in range(400))])
-    found = AutomaticPeriod()
-    parts = [found.cut(column[start : start + batch]) for start in range(0, len(column), batch)]
-    final = found.final_texts()
+    found = period_to_show(column[start : start + batch] for start in range(0, len(column), batch))
     values = column.drop_nulls()
     if values.n_unique() <= MOST_PERIODS:
-        assert final is None
+        assert found is None
         return
-    assert found.every == fitting_period(values.min(), values.max())
-    texts = [text for part in parts for text in _texts(part)]
-    assert [final.get(text, text) for text in texts] == cut_to_periods(column, found.every).to_list()
-    assert len(set(texts)) < 20 * MOST_PERIODS
+    assert found == fitting_period(values.min(), values.max())
+    assert cut_to_periods(column, found).n_unique() <= 1 + MOST_PERIODS
 
 
 def test_an_automatic_period_leaves_few_values_alone_and_refuses_many_texts():
-    few = AutomaticPeriod()
-    assert few.cut(pl.Series("t", ["mon", "tue", None])).to_list() == ["mon", "tue", None]
-    assert few.every is None
+    few = pl.Series("t", ["mon", "tue", None])
+    assert period_to_show([few]) is None
     with pytest.raises(InputError, match=r"t has 121 values or more, and 120 can be shown; t has '(v\d+|mon|tue)'"):
-        few.cut(pl.Series("t", [f"v{number}" for number in range(119)]))
+        period_to_show([few, pl.Series("t", [f"v{number}" for number in range(119)])])

@@ -6,9 +6,9 @@ import pytest
 
 from mcnet.errors import InputError
 from mcnet.rows.logs import expand_paths
-from mcnet.rows.periods import AutomaticPeriod
+from mcnet.rows.periods import period_to_show
 from mcnet.rows.spec import RowSpec, field_names
-from mcnet.sketch.scan import are_sketches, scan, sketch_files
+from mcnet.sketch.scan import are_sketches, columns_of, scan, sketch_files
 
 
 def sketch_of(files, *, field=None, **options):
@@ -97,10 +97,9 @@ def test_periods_cut_while_scanning_are_those_cut_from_the_finished_sketch(log, 
         whole.save(tmp_path / "s.parquet")
         assert sketch_of(tmp_path / "s.parquet", every={"t": "1d"}) == cut
         for source in (path, tmp_path / "s.parquet"):
-            found = {"t": AutomaticPeriod(), "a": AutomaticPeriod()}
+            assert [period_to_show(columns_of(expand_paths(str(source)), name)) for name in "ta"] == ["6h", None]
             columns = {"score": "s", "label": "y"} if source == path else {}
-            automatic = sketch_of(source, **columns, field=["t", "a"], every=found)
-            assert (found["t"].every, found["a"].every) == ("6h", None)
+            automatic = sketch_of(source, **columns, field=["t", "a"], every={"t": "6h"})
             assert automatic == whole.in_periods("t", "6h")
     with pytest.raises(InputError, match="not a field of this scan"):
         scan(log, score="s", label="y", every={"t": "1d"})

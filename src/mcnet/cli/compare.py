@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from mcnet.cli.sources import RowSource
-    from mcnet.rows.periods import AutomaticPeriod
     from mcnet.rows.spec import RowSpec
     from mcnet.sketch.sketch import Sketch
     from mcnet.store.journal import Journal
@@ -64,7 +63,6 @@ def compare(
     """
     from mcnet.cli.sources import check_output, source_of, value_number
     from mcnet.cli.thresholds import Figures, broken_thresholds, end_if_broken, parse_thresholds
-    from mcnet.rows.periods import MOST_PERIODS, AutomaticPeriod
     from mcnet.selection import select
 
     printer = options.printer_of(context, json, quiet)
@@ -85,19 +83,12 @@ def compare(
     if judged is not None:
         _warn_of_common_files(printer, source, judged)
     spec = source.with_fields(printer, source.spec(context), fields, time, exclude)
-    # Without --every, the period is found while the rows are read.
-    period = AutomaticPeriod()
-    timed = source.read(printer, replace(source.with_time(spec, time, every or period), folds=1 if test else folds))
+    if time is not None and every is None:
+        every = _period_to_show(printer, sources, time)
+    timed = source.read(printer, replace(source.with_time(spec, time, every, None), folds=1 if test else folds))
     if time is not None:
         _warn_of_texts(printer, timed, time)
-    timed_test = None
-    if judged is not None:
-        before = every or period.every
-        timed_test = _read_test(printer, judged, spec, timed, time, before or period)
-        if time is not None and before is None and period.every is not None:
-            timed = timed.in_periods(time, period.every)
-    if time is not None and period.every is not None:
-        printer.note(f"{time} has more than {MOST_PERIODS} values: it is cut to periods of {period.every} (--every)")
+    timed_test = None if judged is None else _read_test(printer, judged, spec, timed, time, every)
     number = value_number(value)
     if number is not None:
         timed = timed.with_value(number)
@@ -169,13 +160,27 @@ def _warn_of_texts(printer: Printer, sketch: "Sketch", time: str) -> None:
     printer.warn(f"--time: {problem}; the drift is shown in the order of the alphabet")
 
 
+def _period_to_show(printer: Printer, sources: list["RowSource"], time: str) -> str | None:
+    """Return the period to which to cut the time of the rows, or of all rows and test rows; None to leave it."""
+    from mcnet.rows.periods import MOST_PERIODS, period_to_show
+    from mcnet.sketch.scan import columns_of, has_column
+
+    timed = [source.paths for source in sources if has_column(source.paths, time)]
+    every = None
+    for number in range(1, 1 + len(timed)):
+        every = every or period_to_show(column for paths in timed[:number] for column in columns_of(paths, time))
+    if every is not None:
+        printer.note(f"{time} has more than {MOST_PERIODS} values: it is cut to periods of {every} (--every)")
+    return every
+
+
 def _read_test(
     printer: Printer,
     test: "RowSource",
     spec: "RowSpec",
     fitted: "Sketch",
     time: str | None,
-    period: "str | AutomaticPeriod",
+    every: str | None,
 ) -> "Sketch":
     """Return the test rows, read as the fitted ones were; with their time, if they have one."""
     from mcnet.rows.spec import RowSpec
@@ -192,7 +197,7 @@ def _read_test(
         fields = tuple(name for name in fitted.contexts.names if name != time)
         read_before: dict[str, Any] = {**fitted.columns, **given, **fitted.reading}
         spec = replace(spec, **read_before, fields=fields)
-    timed = test.with_time(spec, time if has_time else None, period)
+    timed = test.with_time(spec, time if has_time else None, every, None)
     return test.read(printer, timed, title="reading the test rows")
 
 

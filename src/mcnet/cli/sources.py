@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mcnet.field_search import FieldSearch
     from mcnet.model.model import CalibrationModel
     from mcnet.rows.locations import Locations
-    from mcnet.rows.periods import AutomaticPeriod
     from mcnet.rows.spec import RowSpec
     from mcnet.sketch.sketch import Sketch
     from mcnet.store.journal import Journal
@@ -265,13 +264,15 @@ class RowSource:
             known["negatives_kept"] = remembered_negatives(printer, model, given["negatives_kept"])
         return self.spec(context, **known)
 
-    def with_time(self, spec: "RowSpec", time: str | None, every: "str | AutomaticPeriod | None") -> "RowSpec":
-        """Return the spec with a column of time, if any, as a further field, cut to periods (days)."""
+    def with_time(
+        self, spec: "RowSpec", time: str | None, every: str | None, usual: str | None = DEFAULT_PERIOD
+    ) -> "RowSpec":
+        """Return the spec with a column of time, if any, as a further field; that of a log is cut to usual periods."""
         if time is None:
             return spec
         if time in spec.fields:
             raise InputError(f"{time} is the column of time and a field; name it once, with --time")
-        timed = spec.with_time(time, every if self.finished else every or DEFAULT_PERIOD)
+        timed = spec.with_time(time, every if self.finished else every or usual)
         # A saved sketch keeps all its fields unless some are named.
         return timed if spec.fields or not self.finished else replace(timed, fields=())
 

@@ -1,7 +1,7 @@
 """Periods: timestamps of any kind cut to hours, days or steps, in one canonical, sortable form."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import count
@@ -176,8 +176,8 @@ def counted_seconds(number: float) -> int | None:
     return int(number // 1000) if 1e3 * _EPOCH[0] <= number <= 1e3 * _EPOCH[1] else None
 
 
-def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:
-    """Return the finest usual period of which no more than `most` lie between two timestamps.
+def fitting_period(low: Any, high: Any) -> str:
+    """Return the finest usual period of which no more than MOST_PERIODS lie between two timestamps.
 
     >>> fitting_period("2024-05-01T00:00:00", "2024-05-04T00:00:00"), fitting_period("2024-05-01", "2024-08-01")
     ('1h', '1d')
@@ -192,23 +192,40 @@ def fitting_period(low: Any, high: Any, most: int = MOST_PERIODS) -> str:
         if timestamps is None:
             width = float(ends[1]) - float(ends[0])
             round_steps = (digit * 10**power for power in count() for digit in (1, 2, 5))
-            return str(next(step for step in round_steps if width / step < most))
+            return str(next(step for step in round_steps if width / step < MOST_PERIODS))
         ends = timestamps
     seconds = (ends[1] - ends[0]).total_seconds()
-    return next((every for every, length in _STEPS.items() if seconds / length < most), _LAST_STEP)
+    return next((every for every, length in _STEPS.items() if seconds / length < MOST_PERIODS), _LAST_STEP)
 
 
-def divisor_of_coarser_periods(every: str) -> str:
-    """Return the coarsest usual period that divides this one and every coarser one that `fitting_period` returns.
+def period_to_show(columns: Iterable["pl.Series"]) -> str | None:
+    """Return the finest usual period that cuts columns of timestamps to MOST_PERIODS values at most.
 
-    Weeks do not divide months, nor 2 divide 5: days and powers of ten do.
+    Parameters
+    ----------
+    columns : the timestamps, some rows at a time.
 
-    >>> divisor_of_coarser_periods("6h"), divisor_of_coarser_periods("1mo"), divisor_of_coarser_periods("500")
-    ('6h', '1d', '100')
+    Returns
+    -------
+    str : the period; None where there are no more values than that, whatever they are.
     """
-    if every.isdigit():
-        return "1" + "0" * (len(every) - 1)
-    return "1d" if every in ("1w", "1mo", _LAST_STEP) else every
+    known: dict[str, None] = {}
+    waiting, ends = [], []
+    for column in columns:
+        waiting.append(column.drop_nulls().unique(maintain_order=True))
+        if len(known) <= MOST_PERIODS:
+            known |= dict.fromkeys(canonical_texts(waiting[-1]))
+        if len(known) <= MOST_PERIODS:
+            continue
+        try:
+            for typed in map(typed_timestamps, waiting):
+                ends += [end for end in (typed.min(), typed.max()) if end is not None]
+            period = fitting_period(min(ends), max(ends))
+        except InputError as error:
+            most = f"{column.name} has {len(known):,} values or more, and {MOST_PERIODS} can be shown"
+            raise InputError(f"{most}; {error}") from None
+        waiting = []
+    return period if ends else None
 
 
 def _whole_numbers(column: "pl.Series", describe_row: DescribeRow | None = None) -> "pl.Series":
@@ -332,68 +349,6 @@ def parsed_timestamps(texts: "pl.Series") -> "pl.Series":
         valid = valid & (number[name] <= largest)
     timestamps = day.cast(pl.Datetime("us")) + (1_000_000 * seconds).cast(pl.Duration("us"))
     return timestamps.set(~valid, None).alias(texts.name)
-
-
-# The period to which a column of timestamps is cut, found while the column is read, so that a log is read once.
-
-
-class AutomaticPeriod:
-    """Cuts a column to periods, batch after batch; the period gets coarser as the batches span more time.
-
-    Up to MOST_PERIODS values stay as they are. With more, each batch is cut to a period that is at least as fine as
-    the one found in the end and divides it; `final_texts` then says which final period each text belongs to.
-
-    Attributes
-    ----------
-    every : the period that fits the rows so far, None where they have few values.
-    """
-
-    def __init__(self) -> None:
-        """Start without rows."""
-        self.every: str | None = None
-        self._seen: pl.DataFrame | None = None
-        self._low: Any = None
-        self._high: Any = None
-
-    def cut(self, column: "pl.Series") -> "pl.Series":
-        """Return the text of the period of each timestamp, or the column itself while its values are few."""
-        distinct = column.drop_nulls().unique(maintain_order=True)
-        if self.every is None:
-            known = self._remember(canonical_texts(distinct), distinct)
-            if len(known) <= MOST_PERIODS:
-                return column
-            distinct = known.rename(column.name)
-        try:
-            typed = typed_timestamps(distinct)
-            ends = [end for end in (self._low, self._high, typed.min(), typed.max()) if end is not None]
-            if ends:
-                self._low, self._high = min(ends), max(ends)
-                self.every = fitting_period(self._low, self._high)
-        except InputError as error:
-            number = 0 if self._seen is None else len(self._seen)
-            most = f"{column.name} has {number:,} values or more, and {MOST_PERIODS} can be shown"
-            raise InputError(f"{most}; {error}") from None
-        assert self.every is not None
-        cut = cut_to_periods(column, divisor_of_coarser_periods(self.every))
-        there = cut.is_not_null()
-        self._remember(cut.filter(there), column.filter(there))
-        return cut
-
-    def final_texts(self) -> dict[str | None, str | None] | None:
-        """Return the period of each text that `cut` returned; None if the values stay as they are."""
-        if self.every is None or self._seen is None:
-            return None
-        periods = cut_to_periods(self._seen["timestamp"], self.every)
-        return dict(zip(self._seen["text"].to_list(), periods.to_list(), strict=True))
-
-    def _remember(self, texts: "pl.Series", timestamps: "pl.Series") -> "pl.Series":
-        """Keep one timestamp per text, and return those that are kept."""
-        import polars as pl
-
-        new = pl.DataFrame({"text": texts, "timestamp": timestamps})
-        both = new if self._seen is None else pl.concat([self._seen, new])
-        self._seen = both.unique("text", keep="first", maintain_order=True)
-        return self._seen["timestamp"]
 
 
 # Periods as users name them (timestamps, dates, whole numbers, labels) in one canonical, sortable form.

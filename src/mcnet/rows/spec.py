@@ -3,16 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from mcnet._shared.arrays import ScoreType
 from mcnet.errors import InputError
 from mcnet.rows.columns import check_negatives_kept
 from mcnet.rows.derived import derivation, source_column
 from mcnet.rows.fields import Edges
-
-if TYPE_CHECKING:
-    from mcnet.rows.periods import AutomaticPeriod
 
 Resolution = int | Literal["exact"]
 DEFAULT_RESOLUTION = 512
@@ -77,7 +74,7 @@ class RowSpec:
     resolution: Resolution = DEFAULT_RESOLUTION
     score_type: ScoreType = "probability"
     negatives_kept: float = 1.0
-    every: "Mapping[str, str | AutomaticPeriod]" = field(default_factory=dict)
+    every: Mapping[str, str] = field(default_factory=dict)
     time: str | None = None
     drop_missing: bool = False
     value: str | None = None
@@ -129,7 +126,7 @@ class RowSpec:
         column = getattr(self, role)
         return column if isinstance(column, str) else role
 
-    def with_time(self, time: str, every: "str | AutomaticPeriod | None") -> "RowSpec":
+    def with_time(self, time: str, every: str | None) -> "RowSpec":
         """Return the spec with a column of timestamps as a further field, cut to periods unless they are there."""
         cut = {} if every is None else {time: every}
         return replace(self, fields=(*self.fields, time), every={**self.every, **cut}, time=time)

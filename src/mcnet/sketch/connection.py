@@ -71,9 +71,6 @@ def scan_connection(
 ) -> Sketch:
     """Run the sketch query over a connection and read its result; see `scan` for the parameters."""
     connection = _driver_connection(connection)
-    for name, period in spec.every.items():
-        if not isinstance(period, str):
-            raise InputError(f"the period of {name} is found while files are read; in a database, name it: '1h'")
     words = dialect_of(connection) if dialect is None else dialect_named(dialect)
     source = words.table(table) + ("" if where is None else f" WHERE ({where}\n)")
     spec = _with_edges(connection, spec, words, source)

@@ -33,7 +33,7 @@ from mcnet.rows.logs import (
     source_name,
     unchanged_files,
 )
-from mcnet.rows.periods import AutomaticPeriod, cut_to_periods
+from mcnet.rows.periods import cut_to_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, MORE_COLUMNS, Resolution, RowSpec, check_folds, field_names
 from mcnet.sketch.build import (
     Batch,
@@ -47,7 +47,6 @@ from mcnet.sketch.build import (
 from mcnet.sketch.connection import is_connection, scan_connection
 from mcnet.sketch.sketch import DIGEST_BYTES, Sketch
 from mcnet.sketch.sketch_file import is_sketch_file, load_sketch
-from mcnet.sketch.views import rename_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,7 +70,7 @@ def scan(
     resolution: Resolution = DEFAULT_RESOLUTION,
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
-    every: Mapping[str, str | AutomaticPeriod] | None = None,
+    every: Mapping[str, str] | None = None,
     drop_missing: bool = False,
     where: str | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -166,7 +165,7 @@ def scan(
         origin = Origin("the lazy table")
         with read_with(bins=bins):
             spec = _with_edges(spec, lambda columns: batches(rows, columns, source=origin.name))
-        return _in_final_periods(sketch_batches(_batches(rows, spec, origin, progress), spec, origin), spec)
+        return sketch_batches(_batches(rows, spec, origin, progress), spec, origin)
     if not isinstance(rows, str | PathLike | Sequence):
         raise InputError(
             f"scan was given {type(rows).__name__}; give files or a table, or columns to mcnet.Sketch.from_rows"
@@ -191,7 +190,7 @@ def _scan_files(
 ) -> Sketch:
     """Sketch log files whose names were expanded before; `source` is what messages call them."""
     (sketch,) = scan_in_parts(paths, spec, progress=progress, source=source)
-    return _in_final_periods(sketch, spec)
+    return sketch
 
 
 def scan_in_parts(
@@ -280,9 +279,7 @@ def scan_table(table: Any, spec: RowSpec) -> Sketch:
     spec = _with_edges(spec, lambda _: [table])
     rows = _columns(table, spec)
     folds = spec.folds if rows.folds is None else rows.folds
-    return _in_final_periods(
-        sketch_columns(rows.score, rows.label, rows.weight, rows.fields, folds, spec, rows.more), spec
-    )
+    return sketch_columns(rows.score, rows.label, rows.weight, rows.fields, folds, spec, rows.more)
 
 
 def _columns(table: Any, spec: RowSpec, first_row: int = 0, origin: Origin = _IN_MEMORY) -> Batch:
@@ -296,11 +293,7 @@ def _columns(table: Any, spec: RowSpec, first_row: int = 0, origin: Origin = _IN
         import polars as pl
 
         for name, every in spec.every.items():
-            column = pl.Series(name, table[name])
-            if isinstance(every, AutomaticPeriod):
-                values[name] = every.cut(column)
-            else:
-                values[name] = cut_to_periods(column, every, describe_row=describe_row)
+            values[name] = cut_to_periods(pl.Series(name, table[name]), every, describe_row=describe_row)
     names = (spec.score, spec.label, spec.weight, spec.fold_column)
     score, label, weight, folds = (None if name is None else table[name] for name in names)
     more = {role: table[name] for role, name in spec.columns.items() if role in MORE_COLUMNS}
@@ -339,15 +332,6 @@ def _with_edges(spec: RowSpec, read: Callable[[list[str]], Iterable[Any]]) -> Ro
     return replace(spec, edges=known)
 
 
-def _in_final_periods(sketch: Sketch, spec: RowSpec) -> Sketch:
-    """Return the sketch with the periods that were found while reading."""
-    for name, every in spec.every.items():
-        periods = every.final_texts() if isinstance(every, AutomaticPeriod) else None
-        if periods is not None:
-            sketch = rename_values(sketch, name, periods)
-    return sketch
-
-
 # One sketch from log files, or from saved sketches.
 
 
@@ -362,6 +346,19 @@ def has_column(paths: Locations, name: str) -> bool:
         return all(name in load_sketch(path).contexts.names for path in paths)
     with readable(source_name(paths)):
         return name in open_log(paths).collect_schema()
+
+
+def columns_of(paths: Locations, name: str) -> Iterator["pl.Series"]:
+    """Yield a column of logs, some rows at a time, or the values of a field of saved sketches."""
+    import polars as pl
+
+    if are_sketches(paths):
+        for path in paths:
+            yield pl.Series(name, load_sketch(path).only(name).contexts.values[0], dtype=pl.String)
+    else:
+        log = open_log(paths, texts=[name], periods=[name])
+        for table in batches(log, [name], source=source_name(paths), paths=paths):
+            yield table[name]
 
 
 def unnamed_column(path: Any, column: str) -> InputError:
@@ -401,17 +398,7 @@ def sketch_files(
     if spec.fields:
         total = total.only(*spec.fields)
     for name, period in spec.every.items():
-        total = _in_periods(total, name, period)
+        total = total.in_periods(name, period)
     if isinstance(spec.folds, int) and spec.folds > 1 and total.folds == 1:
         total = total.with_folds(spec.folds)
     return total
-
-
-def _in_periods(sketch: Sketch, name: str, period: str | AutomaticPeriod) -> Sketch:
-    if isinstance(period, str):
-        return sketch.in_periods(name, period)
-    import polars as pl
-
-    values = sketch.only(name).contexts.values[0]
-    period.cut(pl.Series(name, values, dtype=pl.String))
-    return sketch if period.every is None else sketch.in_periods(name, period.every)

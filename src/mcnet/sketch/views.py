@@ -1,8 +1,8 @@
 """Sketches from a sketch: other fields, parts of the rows, bins of equal mass."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from mcnet.rows.fields import MISSING_LABEL, FieldColumn, field_columns, sort_ke
 from mcnet.rows.periods import cut_to_periods
 from mcnet.sketch.grid import Cells
 from mcnet.sketch.sketch import Sketch
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Equal-mass bins over the cells of a sketch.
 
@@ -77,16 +74,10 @@ def cut_field(sketch: Sketch, name: str, every: str) -> Sketch:
     import polars as pl
 
     require_fields(sketch, [name])
-    timestamps = sketch.contexts.values[sketch.contexts.names.index(name)]
-    return _with_values(sketch, name, cut_to_periods(pl.Series(name, timestamps, dtype=pl.String), every))
-
-
-def rename_values(sketch: Sketch, name: str, texts: Mapping[str | None, str | None]) -> Sketch:
-    """Return the sketch of the same rows with other values of a field; rows of equal values are added up."""
-    import polars as pl
-
-    values = sketch.contexts.values[sketch.contexts.names.index(name)]
-    return _with_values(sketch, name, pl.Series(name, [texts.get(v, v) for v in values], dtype=pl.String))
+    index, columns = sketch.contexts.names.index(name), sketch.contexts.columns(sketch.contexts.all())
+    values = cut_to_periods(pl.Series(name, sketch.contexts.values[index], dtype=pl.String), every)
+    columns[index : index + 1] = field_columns({name: values.gather(columns[index].codes)}, sketch.contexts.edges)
+    return _regrouped(sketch, columns)
 
 
 def value_order_of(contexts: Contexts, sketch: Sketch) -> Sketch:
@@ -107,14 +98,6 @@ def require_fields(sketch: Sketch, names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InputError(f"the sketch has no field {unknown[0]!r}; it has {', '.join(known) or 'none'}")
-
-
-def _with_values(sketch: Sketch, name: str, values: "pl.Series") -> Sketch:
-    """Return the same rows with the values of one field replaced, one for one."""
-    columns = sketch.contexts.columns(sketch.contexts.all())
-    index = sketch.contexts.names.index(name)
-    columns[index : index + 1] = field_columns({name: values.gather(columns[index].codes)}, sketch.contexts.edges)
-    return _regrouped(sketch, columns)
 
 
 def _regrouped(sketch: Sketch, columns: list[FieldColumn]) -> Sketch:
