@@ -211,7 +211,7 @@ class SmallBatches:
         """Return the lines of the context with these values; None for what cannot be one, or is not for this path."""
         if len(values) != len(self._contexts.names) or not values:
             return None
-        plain = all(type(value) in _PLAIN for value in values)
+        plain = _PLAIN.issuperset(map(type, values))
         key = values[0] if len(values) == 1 else values
         # One look, since another thread may forget everything between two.
         if plain and (known := self._by_value.get(key)) is not None:

@@ -41,6 +41,7 @@ _SUMS = ("unseen_rows", "unknown_keys", "reloads", "reload_failures", "feedback_
 """Sums per head that Prometheus gets under these names."""
 _PER_HEAD = ("head", "version", "rows", *_SUMS)
 """What is counted per head: its number in the store, the version that is served, and sums."""
+_ROWS, _UNSEEN_ROWS = _PER_HEAD.index("rows"), _PER_HEAD.index("unseen_rows")
 _PER_ROUTE = len(STATUSES) + len(BUCKETS) + 2
 _HEADS_BEGIN = len(_SINGLE) + len(ROUTES) * _PER_ROUTE
 _MOST_HEADS = 256
@@ -75,8 +76,10 @@ class HeadNumbers(_Counts):
 
     def count_rows(self, number: int, unseen: int) -> None:
         """Count predictions, and how many of them had a field value that the model does not know."""
-        self.add("rows", number)
-        self.add("unseen_rows", unseen)
+        with self._lock:
+            self.values[_ROWS] += number
+            if unseen:
+                self.values[_UNSEEN_ROWS] += unseen
 
 
 class Numbers(_Counts):

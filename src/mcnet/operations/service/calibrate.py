@@ -200,14 +200,11 @@ def _one_row(served: Served, question: Question, single: bool, numbers: HeadNumb
         values: list[Any] = []
         for name in names:
             value = field.get(name, _ABSENT)
-            if single:
-                if value is _ABSENT or type(value) is list:
-                    return None
-                values.append(value)
-            elif type(value) is list and len(value) == 1:
-                values.append(value[0])
-            else:
+            if not single:
+                value = value[0] if type(value) is list and len(value) == 1 else _ABSENT
+            if value is _ABSENT or type(value) is list:
                 return None
+            values.append(value)
         row = tuple(values)
     elif field is not None:
         return None

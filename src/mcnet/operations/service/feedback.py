@@ -1,6 +1,7 @@
 """`POST /feedback`: labelled rows, or a sketch of them, into the journal; answered when they are on disk."""
 
 import asyncio
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -127,6 +128,9 @@ SKETCH = "application/vnd.apache.parquet"
 FEEDBACK_QUERY = ("period", "key", "age", "score_type", "allow")
 """What is behind the question mark where the body is no JSON."""
 _LONGEST_KEY, _LONGEST_PERIOD = 200, 60
+_SWITCH_SECONDS, _USUAL_SWITCH_SECONDS = 0.0005, sys.getswitchinterval()
+"""How long a thread waits for one that computes, while feedback is written and otherwise. The thread that writes waits
+after each of its statements; but where nothing is written, short waits only cost switches between threads."""
 
 Value = str | int | float | bool | None
 
@@ -176,6 +180,7 @@ class Inbox:
         self._heads = heads
         self._loop: asyncio.AbstractEventLoop | None = None
         self._executed = asyncio.Event()
+        self._waiting = 0
         count = partial(numbers.add, "feedback_commits")
         self._writer = FeedbackWriter(heads.store, executed=self._note_executed, committed=count)
         Sketch.from_rows([0.5], [1.0], field=["any"])  # so that the first request need not wait for imports
@@ -207,6 +212,8 @@ class Inbox:
                 given = ", ".join(asked.sketch.contexts.names)
                 detail = f"fields given: {given}; the served model does not have {extra[0]}"
                 raise Problem(400, detail, at="$.field")
+        self._waiting += 1
+        sys.setswitchinterval(_SWITCH_SECONDS)
         try:
             added = await asyncio.wrap_future(self._writer.submit(asked))
         except OtherRowsError as error:
@@ -216,6 +223,10 @@ class Inbox:
             reason = (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
             safe = "send the request again, with the same key: rows count once"
             raise Problem(503, f"the journal cannot be written ({reason}); {safe}", headers=RETRY) from None
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                sys.setswitchinterval(_USUAL_SWITCH_SECONDS)
         known = not added.rows
         head.numbers.add("feedback_rows", added.rows)
         if known:

@@ -225,8 +225,8 @@ class BodyReader:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._reading: dict[asyncio.Task[Any], float] = {}
-        """The requests whose bodies are being read, and when each body must be there."""
+        self._reading: dict[asyncio.Task[Any], tuple[float, int]] = {}
+        """The requests whose bodies are being read: since when, and how many bytes are expected or have come."""
         self._late: set[asyncio.Task[Any]] = set()
         self._held_bytes = 0
 
@@ -244,19 +244,19 @@ class BodyReader:
         if length is None:
             if headers.get("transfer-encoding") is None:
                 return b""
+            expected = 0
         elif not length.isdecimal():
             raise Problem(400, f"content-length is {length!r}, not a number")
-        elif int(length) > self._limits.body_bytes:
+        elif (expected := int(length)) > self._limits.body_bytes:
             raise self._too_large()
-        elif length == "0":
+        elif not expected:
             return b""
         task = asyncio.current_task()
         assert task is not None
-        expected = 0 if length is None else int(length)
         if expected > LARGE_BODY:
             self._hold(task, expected)
         begin = monotonic()
-        self._reading[task] = begin + self._limits.seconds_for(expected)
+        self._reading[task] = begin, expected
         try:
             if length is not None:
                 body: bytes = await protocol()
@@ -274,7 +274,7 @@ class BodyReader:
                 if total > LARGE_BODY:
                     self._hold(task, len(part))
                 parts.append(part)
-                self._reading[task] = begin + self._limits.seconds_for(total)
+                self._reading[task] = begin, total
             return b"".join(parts)
         except asyncio.CancelledError:
             if task not in self._late:
@@ -307,8 +307,8 @@ class BodyReader:
         while True:
             await asyncio.sleep(min(self._limits.body_seconds / 4.0, 1.0))
             now = monotonic()
-            for task, latest in tuple(self._reading.items()):
-                if latest < now and task not in self._late:
+            for task, (begin, size) in tuple(self._reading.items()):
+                if begin + self._limits.seconds_for(size) < now and task not in self._late:
                     self._late.add(task)
                     task.cancel()
 

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 import time
 import traceback
@@ -47,10 +46,6 @@ from mcnet.store.store import Store
 _PARENT_SECONDS = 1.0
 """How often a worker looks whether the process that started it is there."""
 
-_SWITCH_SECONDS = 0.0005
-"""How long the thread that writes feedback waits for one that computes; Python lets it wait ten times as long, after
-each of its statements."""
-
 _CALIBRATE, _OTHER = ROUTES.index("calibrate"), ROUTES.index("other")
 
 
@@ -74,7 +69,6 @@ class Service:
         self.bodies = BodyReader(settings.limits)
         self.table = RouteTable(self.handlers.routes())
         self._tasks: list[asyncio.Task[None]] = []
-        sys.setswitchinterval(_SWITCH_SECONDS)
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to follow the store."""
