@@ -187,6 +187,15 @@ def test_a_warm_start_ends_where_a_cold_one_does_and_sooner():
     np.testing.assert_allclose(warm.curve([[1]], probe), cold.curve([[1]], probe), rtol=5e-3)
 
 
+def test_a_warm_start_is_the_same_whether_the_shapes_are_made_again_or_not():
+    early, log = fit_log(simulate(5_000, seed=1)), simulate(20_000, seed=1, world=1)
+    kept, made = fit_log(log, start=early), fit_log(log, start=BayesFit.from_arrays(early.arrays()))
+    assert early.every_bend is kept.every_bend
+    assert made.every_bend is not None
+    np.testing.assert_allclose(kept.shapes.deviation, made.shapes.deviation, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(kept.state.shared, made.state.shared, rtol=1e-6)
+
+
 def test_a_warm_start_accepts_new_values():
     x, contexts, w, y, codes, sizes = cells_of(simulate(20_000, seed=2))
     cold = fit_bayes(x, contexts, w, y, codes, sizes)

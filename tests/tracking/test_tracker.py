@@ -9,6 +9,7 @@ from scipy.special import expit, logit, xlogy
 
 import mcnet
 from mcnet.datasets.worlds import WORLDS, make_world
+from mcnet.tracking import memories
 from mcnet.tracking.forecast import Forecast
 from mcnet.tracking.memories import coarse, fit_expert
 
@@ -326,6 +327,17 @@ def test_a_fit_of_several_fields_from_the_last_one_is_near_one_afresh():
     moved, left = (np.sqrt(np.mean((one - said[2]) ** 2)) for one in said[:2])
     assert left < 0.02
     assert left < 0.5 * moved
+
+
+def test_fits_that_go_on_from_the_last_one_forecast_as_if_they_had_gone_to_the_end(monkeypatch):
+    world, said = make_world("slow", seed=3, periods=16, rows=400), []
+    rows = world.period(15)
+    for gain in (memories.GAIN, 0.0):
+        monkeypatch.setattr(memories, "GAIN", gain)
+        tracker = follow(world, 15)
+        said.append(logit(tracker.predict(rows.score, rows.field)))
+    low, high = (logit(end) for end in tracker.interval(rows.score, rows.field))
+    assert np.abs(said[0] - said[1]).max() < 0.02 * np.min(high - low)
 
 
 def one_value_drops(rng, tracker, periods, drops_at, by=-1.0, rows=2500):

@@ -159,9 +159,11 @@ def fit_bayes(
     table = (make_sparse_table if sparse else make_table)(grid, x, where, w, y, len(given))
     prior = prior or EmpiricalBayes()
     expected = strengths or (start.strengths if start else prior.first(len(counts), len(combinations)))
-    shapes = make_shapes(grid, basis, deviations or min(afforded[1], most_deviations or afforded[1]))
-    if deviations is None:
-        shapes = shapes.smoothest(worthwhile_bends(table, shapes, incidence, expected))
+    most = deviations or min(afforded[1], most_deviations or afforded[1])
+    known = start.every_bend if start else None
+    whole = known is not None and len(known.roughness) == min(most, basis.shape[1] - 1)
+    every = known if known and whole else make_shapes(grid, basis, most)
+    shapes = every if deviations else every.smoothest(worthwhile_bends(table, every, incidence, expected))
     if start:
         shapes = start.shapes.extended(shapes)
     posterior = Posterior(table, shapes, incidence, expected)
@@ -184,6 +186,7 @@ def fit_bayes(
         combinations=tuple(combinations),
         covariance=kept if covariance else None,
         rows_of_values=tuple(incidence.total(field, table.rows) for field in range(incidence.fields)),
+        every_bend=every,
         decrement=reached.decrement,
         iterations=reached.iterations,
     )

@@ -77,6 +77,8 @@ class BayesFit:
     combinations: tuple[Combination, ...] = ()
     covariance: Covariance | None = None
     rows_of_values: tuple[FloatArray, ...] = ()
+    every_bend: Shapes | None = None
+    """The shapes with every bend that was considered, for a fit that goes on from this one; None if it was loaded."""
     decrement: float = 0.0
     iterations: int = 0
     maximum: BayesFit | None = None

@@ -250,9 +250,14 @@ class Forecast:
         belief = np.array([self.belief[name] for name in self.candidates])
         return np.asarray(belief @ np.vstack(list(self.candidates.values())))
 
-    def features(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
-        """Return the experts' logits, the raw logit, a one and offsets of values: `[rows, experts + 2 + filters]`."""
-        found: dict[int, FloatArray] = {}
+    def features(
+        self, contexts: Contexts, which: IndexArray, raw: FloatArray, found: dict[int, FloatArray] | None = None
+    ) -> FloatArray:
+        """Return the experts' logits, the raw logit, a one and offsets of values: `[rows, experts + 2 + filters]`.
+
+        The logits of experts that another forecast shares are taken from `found`, by their identity.
+        """
+        found = {} if found is None else found
         for expert in self.experts:
             if expert is not None and id(expert) not in found:
                 found[id(expert)] = expert.logits(contexts, which, raw)
@@ -275,9 +280,10 @@ class Forecast:
         """
         contexts = new.contexts
         rows, sums = (sums_by(new.context, part, len(contexts)) for part in (new.weight, new.weight * new.logit))
-        raw = sums / np.maximum(rows, 1e-300)
+        raw, found = sums / np.maximum(rows, 1e-300), dict[int, FloatArray]()
         before, after = (
-            one.features(contexts, contexts.all(), raw) @ np.column_stack([one.candidates[name] for name in FOLLOWED])
+            one.features(contexts, contexts.all(), raw, found)
+            @ np.column_stack([one.candidates[name] for name in FOLLOWED])
             for one in (self, later)
         )
         return rows, np.asarray((after - before).T)

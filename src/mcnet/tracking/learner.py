@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -166,6 +166,15 @@ SERVED = "served"
 """The name of what is served, among the names of candidates."""
 
 
+class _Seen(NamedTuple):
+    """A period beside the latest forecast when it came."""
+
+    forecast: Forecast
+    features: FloatArray
+    """Of its cells."""
+    measured: Measured
+
+
 @dataclass
 class Judgement:
     """How the last period came out beside its forecast."""
@@ -296,20 +305,21 @@ class Learner:
         all three are learnt.
         """
         new = self.prepared(sketch)
-        seen = self._measured(new)
-        suspect = self.look.suspicion(seen) if look and seen is not None else None
+        seen = self._seen(new)
+        suspect = self.look.suspicion(seen.measured) if look and seen is not None else None
         if suspect is not None:
             return self._keep(suspect, new, period)
         self.look.settle("left out", self.look.waiting)
         self._learn_rows(new, seen, self.clock.advance(period))
         return None
 
-    def _measured(self, new: Sketch) -> Measured | None:
-        """Return what a look reads of a period; None before the first forecast."""
+    def _seen(self, new: Sketch) -> _Seen | None:
+        """Return a period beside the latest forecast; None before the first one."""
         if not self.forecasts:
             return None
         forecast = self.forecasts[-1]
-        return measured(new, forecast.of_cells(new) @ forecast.served, self.contexts, self.look.scores)
+        features = forecast.of_cells(new)
+        return _Seen(forecast, features, measured(new, features @ forecast.served, self.contexts, self.look.scores))
 
     def _keep(self, suspect: Suspect, new: Sketch, period: str | None) -> Suspect:
         """Keep a suspect period, and learn the last ones if they agree."""
@@ -333,7 +343,7 @@ class Learner:
             assert one.rows is not None
             elapsed = one.position - self.position
             self.clock.waiting -= elapsed
-            self._learn_rows(one.rows, self._measured(one.rows), elapsed)
+            self._learn_rows(one.rows, self._seen(one.rows), elapsed)
         if self.clock.waiting > 0.0:
             self._add_forecast(self.position + self.clock.waiting)
 
@@ -362,15 +372,15 @@ class Learner:
                 memory.learn(fading * suspect.rows, 0.0, self.method)
         self._add_forecast(self.position + self.clock.waiting)
 
-    def _learn_rows(self, new: Sketch, seen: Measured | None, elapsed: float) -> None:
-        self.look.learn(new, seen, elapsed)
+    def _learn_rows(self, new: Sketch, seen: _Seen | None, elapsed: float) -> None:
+        self.look.learn(new, seen and seen.measured, elapsed)
         self.position += elapsed if self.learnt else 0.0
         self.journal_digest = None
         self.learnt += 1
         self.seasons = self.seasons.of_lengths(season_lengths(self.clock.period_seconds))
         forecast, step = self._forecast_for_now(), self._step(new.total_weight, elapsed)
-        if forecast is not None:
-            self._judge(forecast, new, elapsed, step)
+        if forecast is not None and seen is not None:
+            self._judge(forecast, new, seen, elapsed, step)
         if self.given_memories is None and self.learnt >= self.memories[-2].half_life * MEMORY_RATIO:
             self._lengthen()
         for memory in self.memories:
@@ -417,8 +427,9 @@ class Learner:
         self.usual_rows = usual + (min(rows, MOST_RISE * usual) - usual) * (1.0 - 2.0 ** (-share / USUAL_HALF_LIFE))
         return share * min(1.0, rows / (WHOLE_PERIOD * usual))
 
-    def _judge(self, forecast: Forecast, new: Sketch, elapsed: float, step: float) -> None:
-        features = forecast.of_cells(new)
+    def _judge(self, forecast: Forecast, new: Sketch, seen: _Seen, elapsed: float, step: float) -> None:
+        latest, period = seen.forecast, self.clock.last or str(self.clock.ticks)
+        features = seen.features if latest is forecast else forecast.of_cells(new)
         weight, positives = new.weight, np.minimum(new.positives, new.weight)
         served = features @ forecast.served
         chance = sigmoid(served)
@@ -449,9 +460,8 @@ class Learner:
             overdispersion=overdispersion,
             elapsed=step,
         )
-        latest, period = self.forecasts[-1], self.clock.last or str(self.clock.ticks)
         if latest is not forecast:  # offsets are those beside the latest curves
-            logits = latest.logits(latest.of_cells(new))
+            logits = latest.logits(seen.features)
         self.level_changes = self.level_changes.learnt(logits["everything"], weight, positives, variance, step)
         if new.contexts.names:
             cells = new.contexts, new.context, weight, positives

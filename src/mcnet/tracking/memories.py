@@ -259,19 +259,19 @@ def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert | 
 
 PANELS_OF_SEVERAL, MOST_BENDS_OF_SEVERAL = 24, 4
 """How finely curves may bend with several fields, where a fit takes long."""
-GAIN_OF_SEVERAL = 1.0
-"""A fit of several fields ends with a step that was expected to gain no more than this: twice the logarithm of the
-posterior; what is then left to be gained is far less."""
+GAIN, GAIN_OF_SEVERAL = 0.1, 1.0
+"""A fit that goes on from the last one ends with a step that was expected to gain no more than this, and every fit of
+several fields: twice the logarithm of the posterior; what is then left to be gained is far less."""
 
 
 def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool, average: bool = True) -> BayesFit:
-    several: dict[str, Any] = {}
+    options: dict[str, Any] = {"panels": None, "decrement": 0.0 if start is None or covariance else GAIN}
     if has_several_fields(sketch):
-        several = {"most_deviations": MOST_BENDS_OF_SEVERAL, "decrement": GAIN_OF_SEVERAL}
+        options |= {"most_deviations": MOST_BENDS_OF_SEVERAL, "decrement": GAIN_OF_SEVERAL}
         if start is None:
             # Fits with few positives, which are averaged with simpler ones, have no pairs of fields.
             information = sketch.total_positives * (1.0 - sketch.total_positives / sketch.total_weight)
-            several |= {"panels": PANELS_OF_SEVERAL, "pairs": [] if information < MOST_INFORMATION else None}
+            options |= {"panels": PANELS_OF_SEVERAL, "pairs": [] if information < MOST_INFORMATION else None}
     return fit_bayes_sketch(
         sketch,
         interactions=True,
@@ -281,7 +281,7 @@ def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool, average: b
         strengths=None if start is None else start.strengths,
         covariance=covariance,
         average=average,
-        **{"panels": None, **several},
+        **options,
     )
 
 
