@@ -178,12 +178,11 @@ def command(line: str) -> None:
     sys.argv = line.split()
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as told:
-            getattr(import_module(SCRIPT.module), SCRIPT.attr)()
-    except SystemExit as end:
-        if end.code:
-            raise RuntimeError(f"{line} ended with {end.code}: {told.getvalue()}") from None
+            code = getattr(import_module(SCRIPT.module), SCRIPT.attr)()
     finally:
         sys.argv = before
+    if code:
+        raise RuntimeError(f"{line} ended with {code}: {told.getvalue()}")
 
 
 def path_of_fit() -> PathLength:

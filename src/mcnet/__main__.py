@@ -2,4 +2,4 @@
 
 from mcnet.cli import main
 
-main()
+raise SystemExit(main())

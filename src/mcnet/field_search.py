@@ -19,8 +19,7 @@ from mcnet.errors import InputError
 from mcnet.rows.candidates import Candidate, RowSample, candidate_fields, outcome_warning
 from mcnet.rows.columns import labels_column, restore_negatives, scores_column, weights_column
 from mcnet.rows.contexts import distinct_combinations
-from mcnet.rows.derived import CLOCK
-from mcnet.rows.fields import FieldColumn, is_table
+from mcnet.rows.fields import CLOCK, FieldColumn, is_table
 from mcnet.rows.locations import Locations, read_options
 from mcnet.rows.logs import batches, expand_paths, open_log, require_columns, source_name
 from mcnet.rows.periods import timestamps_of

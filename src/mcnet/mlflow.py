@@ -15,7 +15,7 @@ from mcnet.errors import FileFormatError, InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import as_model, load, model_document
 from mcnet.model.model_file import save_model as save_model_file
-from mcnet.rows.derived import source_column
+from mcnet.rows.fields import source_column
 from mcnet.version import __version__
 
 if TYPE_CHECKING:

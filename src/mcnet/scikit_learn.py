@@ -21,7 +21,7 @@ from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import calibrator
 from mcnet.errors import InputError, McnetError, NotSupportedError
 from mcnet.rows.columns import check_lengths, weights_column
-from mcnet.rows.derived import derivation, source_column
+from mcnet.rows.fields import derivation, source_column
 
 # Columns of the X that scikit-learn passes around: tables, arrays and sparse matrices.
 

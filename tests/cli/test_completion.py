@@ -10,7 +10,7 @@ import pytest
 def complete(words, number):
     # What the script that --show-completion prints asks the program.
     asked = {"_MCNET_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(number)}
-    code = "from mcnet.cli import main; main()"
+    code = "from mcnet.cli import main; raise SystemExit(main())"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=False
     )
@@ -27,7 +27,7 @@ def test_commands_options_methods_and_metrics_are_completed():
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell_can_be_shown(shell):
     setting = {"_MCNET_COMPLETE": f"source_{shell}"}
-    code = "from mcnet.cli import main; main()"
+    code = "from mcnet.cli import main; raise SystemExit(main())"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **setting}, capture_output=True, text=True, check=False
     )

@@ -8,7 +8,8 @@ import pytest
 
 import mcnet
 from mcnet.errors import FileFormatError, InputError
-from mcnet.rows.derived import CLOCK, EdgeSample, bin_texts, chosen_edges, derived_column, value_text
+from mcnet.rows.derived import EdgeSample, bin_texts, chosen_edges, derived_column, value_text
+from mcnet.rows.fields import CLOCK
 from mcnet.rows.locations import read_with
 
 FIELDS = ["age:number", "ts:hour", "ts:weekday"]

@@ -12,8 +12,7 @@ from mcnet.curves.curves import Curves
 from mcnet.export.sql import sql_text
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.derived import HOURS, WEEKDAYS
-from mcnet.rows.fields import field_text
+from mcnet.rows.fields import HOURS, WEEKDAYS, field_text
 from mcnet.rows.sql_dialects import DIALECTS
 
 VALUES = ("'; DROP TABLE x; --", "a\\b", "é漢🙂", "line\nbreak", "7", "", None)

@@ -6,11 +6,6 @@
 - What commands share: `options` (and `mcnet.toml`), `thresholds` (`--fail-if`), `sources` (rows and files).
 """
 
+from mcnet.cli.run import run as main
+
 __all__ = ["main"]
-
-
-def main() -> None:
-    """Run `mcnet` with the arguments of the process, and exit with its code."""
-    from mcnet.cli.run import run
-
-    raise SystemExit(run())

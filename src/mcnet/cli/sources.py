@@ -130,8 +130,8 @@ def load_model(path: str) -> "CalibrationModel":
 def bins_or_edges(given: str) -> dict[str, Any]:
     """Return what --bins says: a number of bins, or the edges of a sketch, a model or a head of a store."""
     from mcnet.rows.derived import check_bins
+    from mcnet.rows.locations import is_store
     from mcnet.sketch.sketch_file import is_sketch_file, load_sketch
-    from mcnet.store import is_store
 
     if given.lstrip("+-").isdigit():
         return {"bins": check_bins(int(given))}
@@ -389,10 +389,9 @@ def source_of(names: Sequence[str], *, alone: bool = True) -> RowSource:
     names : files, globs, folders, addresses, or one journal.
     alone : whether the command reads nothing else, so that no option for reading logs is for another source.
     """
-    from mcnet.rows.locations import Locations
+    from mcnet.rows.locations import Locations, is_store
     from mcnet.rows.logs import expand_paths
     from mcnet.sketch.scan import are_sketches
-    from mcnet.store import is_store
 
     journals = [name for name in names if is_store(name)]
     if not journals:

@@ -66,8 +66,7 @@ def value(
     from mcnet.auctions import TRUTH, check_rules, replay
     from mcnet.cli.sources import check_output, remembered_negatives, source_of, value_number
     from mcnet.rows.columns import scores_column
-    from mcnet.rows.derived import source_column
-    from mcnet.rows.fields import field_columns
+    from mcnet.rows.fields import field_columns, source_column
     from mcnet.rows.locations import read_options
     from mcnet.rows.periods import cut_to_periods
 
@@ -153,8 +152,7 @@ def value(
 def _model(path: str) -> Any:
     """Return a saved model, or the one that a store serves."""
     from mcnet.cli.sources import load_model
-    from mcnet.rows.locations import read_options
-    from mcnet.store import is_store
+    from mcnet.rows.locations import is_store, read_options
     from mcnet.store.versions import Registry
 
     if not is_store(path):
@@ -194,7 +192,7 @@ def _read(printer: Printer, source: Any, spec: Any, wanted: dict[str, str], fiel
     """Return the columns of the log that the replay needs, all rows in memory."""
     import polars as pl
 
-    from mcnet.rows.derived import source_column
+    from mcnet.rows.fields import source_column
     from mcnet.rows.logs import batches, open_log, source_name, unchanged_files
 
     fields = list(dict.fromkeys(map(source_column, fields)))

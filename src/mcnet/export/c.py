@@ -44,7 +44,8 @@ from mcnet.export.pieces import (
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.derived import CLOCK, bin_texts, derivation
+from mcnet.rows.derived import bin_texts
+from mcnet.rows.fields import CLOCK, derivation
 
 # A guide table: from the bits of a score to the few pieces it can fall into.
 

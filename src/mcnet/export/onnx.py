@@ -26,8 +26,8 @@ from mcnet.export.pieces import (
 )
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
-from mcnet.rows.derived import CLOCK, bin_texts, derivation
-from mcnet.rows.fields import MISSING_LABEL, Edges
+from mcnet.rows.derived import bin_texts
+from mcnet.rows.fields import CLOCK, MISSING_LABEL, Edges, derivation
 from mcnet.version import __version__
 
 if TYPE_CHECKING:

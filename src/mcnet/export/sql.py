@@ -26,8 +26,7 @@ from mcnet.export.pieces import (
 from mcnet.export.sql_fields import FieldKeys, digit_cases, digit_joins, key_literal, number_literal, table_named
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
-from mcnet.rows.derived import derivation, source_column
-from mcnet.rows.fields import Edges
+from mcnet.rows.fields import Edges, derivation, source_column
 from mcnet.rows.sql_dialects import Dialect, dialect_named
 
 # The SELECT form: the whole model as one expression of nested CASEs.

@@ -21,8 +21,7 @@ from mcnet.rows.columns import (
     weights_column,
 )
 from mcnet.rows.csv_files import types_of_texts
-from mcnet.rows.derived import derivation, source_column
-from mcnet.rows.fields import MISSING_LABEL, FieldColumn, is_lazy, is_table
+from mcnet.rows.fields import MISSING_LABEL, FieldColumn, derivation, is_lazy, is_table, source_column
 from mcnet.rows.locations import Locations, read_options
 from mcnet.rows.logs import batches, describe_row_in, expand_paths, file_format, open_log, source_name
 from mcnet.rows.spec import RowSpec

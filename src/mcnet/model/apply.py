@@ -18,8 +18,7 @@ from mcnet.model.model import CalibrationModel, refuse_probabilities
 from mcnet.rows.columns import DescribeRow, as_floats, scores_column
 from mcnet.rows.contexts import ANY
 from mcnet.rows.csv_files import ShortRows, canonical_csv_text, csv_separator, typed_csv_text, types_of_texts
-from mcnet.rows.derived import derivation, source_column
-from mcnet.rows.fields import FieldColumn
+from mcnet.rows.fields import FieldColumn, derivation, source_column
 from mcnet.rows.formats import column_at
 from mcnet.rows.locations import Format, Locations, RemoteFile, read_options
 from mcnet.rows.logs import (

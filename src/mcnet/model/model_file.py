@@ -18,7 +18,8 @@ from mcnet.errors import CalibrationWarning, FileFormatError, InputError, McnetE
 from mcnet.model.bands import CurveDeviations, Uncertainty
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.contexts import ANY, Contexts
-from mcnet.rows.derived import NUMBER, check_edges, derivation
+from mcnet.rows.derived import check_edges
+from mcnet.rows.fields import NUMBER, derivation
 
 # The schema of a model file: which keys it has, and of what types. What a file asks for is bounded here, too.
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import FloatArray
 from mcnet.errors import InputError
 from mcnet.rows.columns import row_hashes
-from mcnet.rows.derived import CLOCK, chosen_edges, derived_column
-from mcnet.rows.fields import FieldColumn, field_columns
+from mcnet.rows.derived import chosen_edges, derived_column
+from mcnet.rows.fields import CLOCK, FieldColumn, field_columns
 from mcnet.rows.periods import parsed_timestamps, timestamps_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,18 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import CodeArray, IntArray
 from mcnet._shared.messages import counted
 from mcnet.errors import InputError
-from mcnet.rows.derived import derivation, refuse_other_edges, source_column, value_text
-from mcnet.rows.fields import MISSING_LABEL, UNNAMED, Edges, FieldColumn, field_columns, named_columns, sorted_values
+from mcnet.rows.derived import refuse_other_edges, value_text
+from mcnet.rows.fields import (
+    MISSING_LABEL,
+    UNNAMED,
+    Edges,
+    FieldColumn,
+    derivation,
+    field_columns,
+    named_columns,
+    sorted_values,
+    source_column,
+)
 
 # Combinations of codes: number them, and find them again, for any number of fields.
 

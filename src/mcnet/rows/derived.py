@@ -7,7 +7,7 @@ time zone is converted to UTC, one without is taken as it is.
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import cache
@@ -19,21 +19,11 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, IntArray
 from mcnet.errors import Advice, InputError
 from mcnet.rows.columns import DescribeRow, as_array, as_floats, describe_row
-from mcnet.rows.fields import Edges, FieldColumn, field_text
+from mcnet.rows.fields import CLOCK, NUMBER, Edges, FieldColumn, derivation, field_text, source_column
 from mcnet.rows.periods import counted_seconds, timestamps_of
 
 if TYPE_CHECKING:
     import polars as pl
-
-NUMBER = "number"
-WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-HOURS = tuple(f"{hour:02d}:00" for hour in range(24))
-CLOCK = {
-    "hour": HOURS,
-    "weekday": WEEKDAYS,
-    "hour-of-week": tuple(f"{day} {hour}" for day in WEEKDAYS for hour in HOURS),
-}
-"""What may be derived from a timestamp, and its values in their order."""
 
 DEFAULT_BINS = 16
 MOST_BINS = 1_000
@@ -47,31 +37,6 @@ _DAY_MICROS = 86_400_000_000
 _HOUR_MICROS = 3_600_000_000
 _FIRST_WEEKDAY = 3
 """1970 began on a Thursday."""
-
-
-def derivation(name: str) -> tuple[str, str] | None:
-    """Return the column and the kind that the name of a derived field has; None for a plain column.
-
-    >>> derivation("ts:hour"), derivation("age:number"), derivation("country"), derivation("a:b")
-    (('ts', 'hour'), ('age', 'number'), None, None)
-    """
-    column, colon, kind = name.rpartition(":")
-    return (column, kind) if colon and column and (kind == NUMBER or kind in CLOCK) else None
-
-
-def source_column(name: str) -> str:
-    """Return the column that a field is read from.
-
-    >>> source_column("ts:hour"), source_column("country")
-    ('ts', 'country')
-    """
-    found = derivation(name)
-    return name if found is None else found[0]
-
-
-def number_fields(names: Iterable[str]) -> list[str]:
-    """Return those of the fields that are numbers cut into bins."""
-    return [name for name in names if (found := derivation(name)) is not None and found[1] == NUMBER]
 
 
 # Bins of a number.

@@ -52,6 +52,44 @@ def column_names(table: Any) -> list[str]:
     return [str(name) for name in table.columns]
 
 
+# Names of fields: those of columns, and of what is derived from a column (`derived.py`), such as ts:hour.
+
+NUMBER = "number"
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+HOURS = tuple(f"{hour:02d}:00" for hour in range(24))
+CLOCK = {
+    "hour": HOURS,
+    "weekday": WEEKDAYS,
+    "hour-of-week": tuple(f"{day} {hour}" for day in WEEKDAYS for hour in HOURS),
+}
+"""What may be derived from a timestamp, and its values in their order."""
+
+
+def derivation(name: str) -> tuple[str, str] | None:
+    """Return the column and the kind that the name of a derived field has; None for a plain column.
+
+    >>> derivation("ts:hour"), derivation("age:number"), derivation("country"), derivation("a:b")
+    (('ts', 'hour'), ('age', 'number'), None, None)
+    """
+    column, colon, kind = name.rpartition(":")
+    return (column, kind) if colon and column and (kind == NUMBER or kind in CLOCK) else None
+
+
+def source_column(name: str) -> str:
+    """Return the column that a field is read from.
+
+    >>> source_column("ts:hour"), source_column("country")
+    ('ts', 'country')
+    """
+    found = derivation(name)
+    return name if found is None else found[0]
+
+
+def number_fields(names: Iterable[str]) -> list[str]:
+    """Return those of the fields that are numbers cut into bins."""
+    return [name for name in names if (found := derivation(name)) is not None and found[1] == NUMBER]
+
+
 # Values of Arrow columns as Python has them, those of types that an engine has made its own among them.
 
 
@@ -482,10 +520,9 @@ def field_column(name: str, values: Any, edges: Edges | None = None) -> FieldCol
     """Return one field of rows; see `field_columns`."""
     if isinstance(values, FieldColumn):
         return values
-    if ":" in name:
-        from mcnet.rows.derived import derivation, derived_column
+    if derivation(name) is not None:
+        from mcnet.rows.derived import derived_column
 
-        if derivation(name) is not None:
-            refuse_lazy(values, f"field {name!r}")
-            return derived_column(name, values, edges)
+        refuse_lazy(values, f"field {name!r}")
+        return derived_column(name, values, edges)
     return _column(name, values)

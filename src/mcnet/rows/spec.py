@@ -8,8 +8,7 @@ from typing import Any, Literal
 from mcnet._shared.arrays import ScoreType
 from mcnet.errors import InputError
 from mcnet.rows.columns import check_negatives_kept
-from mcnet.rows.derived import derivation, source_column
-from mcnet.rows.fields import Edges
+from mcnet.rows.fields import Edges, derivation, source_column
 
 Resolution = int | Literal["exact"]
 DEFAULT_RESOLUTION = 512

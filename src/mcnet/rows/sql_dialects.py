@@ -137,7 +137,8 @@ class Dialect:
         edges : where a number is cut.
         zoned : whether the timestamps have a time zone; None if it is not known.
         """
-        from mcnet.rows.derived import CLOCK, HOURS, WEEKDAYS, bin_texts, derivation
+        from mcnet.rows.derived import bin_texts
+        from mcnet.rows.fields import CLOCK, HOURS, WEEKDAYS, derivation
 
         derived = derivation(name)
         assert derived is not None

@@ -244,13 +244,13 @@ class Worth:
 _NOWHERE = np.empty(0, dtype=np.int32)
 
 
+@dataclass
 class InversePropensity:
     """Weights by the inverse of the probability that a row was logged, and the sum of their squares."""
 
-    def __init__(self) -> None:
-        """Start without rows."""
-        self.squares = 0.0
-        self.rows = self.capped = 0
+    squares: float = 0.0
+    rows: int = 0
+    capped: int = 0
 
     def of(self, propensity: Any, name: str, where: dict[str, Any]) -> FloatArray:
         """Return the weight of each row; refuse what is no probability above 0."""
@@ -323,9 +323,7 @@ class Accumulator:
             worth_a_block = self._dense is not None or cells <= _DENSE_CELLS_PER_ROW * self.rows
             if worth_a_block and cells <= _MOST_DENSE_CELLS:
                 return self._add_dense(self._grid, scores, labels, weights, slots, needed, worth)
-        if self._dense is not None:
-            self._sparse.add(self._dense_cells())
-            self._dense = self._dense_worth = None
+        self._dense_to_sparse()
         return self._add_sparse(scores, labels, weights, slots, worth)
 
     def has_more_cells(self, number: int) -> bool:
@@ -339,12 +337,14 @@ class Accumulator:
 
     def finish(self) -> tuple[Contexts, Cells]:
         """Return the contexts that have rows, in canonical order, and their cells."""
-        # Values of dense cells alone are added after the sort, which then has half as many columns.
-        worth = None if len(self._sparse) else self._dense_worth
-        if self._dense is not None:
-            self._sparse.add(self._dense_cells() if worth is None else self._dense_cells_alone())
+        worth = None
+        if len(self._sparse) == 0 and self._dense is not None:
+            # Values of dense cells alone are added after the sort, which then has half as many columns.
+            cells, worth = self._dense_cells(), self._dense_worth
             self._dense = self._dense_worth = None
-        cells = self._sparse.together()
+        else:
+            self._dense_to_sparse()
+            cells = self._sparse.together()
         contexts, places = self._contexts.finish(cells.context)
         numbers: IndexArray = np.flatnonzero(np.bincount(cells.context) if worth is not None else ())
         cells = Cells(places[cells.context], cells.key, cells.fold, cells.sums).added_up_in_place()
@@ -399,13 +399,17 @@ class Accumulator:
             self._compact = len(self._sparse)
         return True
 
-    def _dense_cells(self) -> Cells:
-        cells = self._dense_cells_alone()
-        if self._dense_worth is None:
-            return cells
-        return self._with_worth(cells, self._dense_worth, np.arange(len(self._contexts)))
+    def _dense_to_sparse(self) -> None:
+        """Move what the dense block has to the sorted cells."""
+        if self._dense is None:
+            return
+        cells = self._dense_cells()
+        if self._dense_worth is not None:
+            cells = self._with_worth(cells, self._dense_worth, np.arange(len(self._contexts)))
+        self._sparse.add(cells)
+        self._dense = self._dense_worth = None
 
-    def _dense_cells_alone(self) -> Cells:
+    def _dense_cells(self) -> Cells:
         """Return the dense cells without their values."""
         assert self._dense is not None
         assert isinstance(self._grid, LogitGrid)
@@ -413,7 +417,8 @@ class Accumulator:
         slots, cells = np.divmod(flat, len(self._grid))
         fold = (slots % self._folds).astype(np.int16)
         context = (slots // self._folds).astype(np.int32)
-        return Cells(context, cells + self._grid.first, fold, self._dense.reshape(-1, 3)[flat])
+        sums = np.ascontiguousarray(self._dense.reshape(-1, 3)[flat].T).T  # column after column, as sorting takes them
+        return Cells(context, cells + self._grid.first, fold, sums)
 
     def _with_worth(self, cells: Cells, worth: FloatArray, numbers: IndexArray) -> Cells:
         """Return cells with the values of each wide cell in its first one; `numbers` has that of each context."""

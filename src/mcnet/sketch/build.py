@@ -58,7 +58,7 @@ def warn_of_mistakes(sketch: Sketch, spec: RowSpec) -> None:
                 f"field {name!r} has {len(values):,} values in {sketch.rows:,} rows; if it is an id, leave it out: "
                 "rare values have too few rows for their own curves"
             )
-    if _only_ends(sketch) and (sketch.positives != np.floor(sketch.positives)).any():
+    if (sketch.positives != np.floor(sketch.positives)).any() and _only_ends(sketch):
         warn(
             f"every {spec.name_of('score')} is 0 or 1 and {spec.name_of('label')} has fractions; "
             "if the columns of scores and labels are swapped, swap them back"

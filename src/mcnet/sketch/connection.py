@@ -7,8 +7,8 @@ from os import PathLike
 from typing import Any
 
 from mcnet.errors import InputError, McnetError
-from mcnet.rows.derived import DEFAULT_BINS, number_fields, source_column
-from mcnet.rows.fields import is_lazy, is_table
+from mcnet.rows.derived import DEFAULT_BINS
+from mcnet.rows.fields import is_lazy, is_table, number_fields, source_column
 from mcnet.rows.locations import read_options
 from mcnet.rows.spec import RowSpec
 from mcnet.rows.sql_dialects import DIALECTS, Dialect, dialect_named

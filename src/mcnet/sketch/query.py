@@ -14,8 +14,8 @@ from mcnet.errors import FileFormatError, InputError
 from mcnet.rows.column_types import COLUMN_TYPES
 from mcnet.rows.columns import as_floats
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.derived import derivation, edges_of, number_fields, source_column
-from mcnet.rows.fields import column_names, field_columns, is_lazy, is_table
+from mcnet.rows.derived import edges_of
+from mcnet.rows.fields import column_names, derivation, field_columns, is_lazy, is_table, number_fields, source_column
 from mcnet.rows.logs import expand_paths, open_log, readable, source_name, unchanged_files
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_folds, field_names
 from mcnet.rows.sql_dialects import Dialect, dialect_named

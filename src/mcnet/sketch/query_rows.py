@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from mcnet.errors import Advice, FileFormatError, InputError
 from mcnet.rows.columns import LOGITS_ADVICE, NEGATIVE_VALUE_ADVICE, VALUE_ADVICE
-from mcnet.rows.derived import check_edges, derivation, source_column
+from mcnet.rows.derived import check_edges
+from mcnet.rows.fields import derivation, source_column
 from mcnet.rows.periods import truncation_unit
 from mcnet.rows.spec import MOST_FOLDS, RowSpec
 from mcnet.rows.sql_dialects import Dialect, name_parts

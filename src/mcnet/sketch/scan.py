@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Any
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.messages import warn
 from mcnet.errors import Advice, InputError
-from mcnet.rows.derived import (
-    DEFAULT_BINS,
-    EdgeSample,
-    derivation,
-    derived_column,
-    edges_of,
-    number_column,
-    number_fields,
-    source_column,
-)
-from mcnet.rows.fields import column_names, field_columns, is_lazy, is_table
+from mcnet.rows.derived import DEFAULT_BINS, EdgeSample, derived_column, edges_of, number_column
+from mcnet.rows.fields import column_names, derivation, field_column, is_lazy, is_table, number_fields, source_column
 from mcnet.rows.locations import Location, Locations, read_options, read_with
 from mcnet.rows.logs import (
     batches,
@@ -297,7 +288,8 @@ def _columns(table: Any, spec: RowSpec, first_row: int = 0, origin: Origin = _IN
     names = (spec.score, spec.label, spec.weight, spec.fold_column)
     score, label, weight, folds = (None if name is None else table[name] for name in names)
     more = {role: table[name] for role, name in spec.columns.items() if role in MORE_COLUMNS}
-    return Batch(first_row, score, label, weight, folds, field_columns(values or None), more)
+    fields = [field_column(name, column) for name, column in values.items()]
+    return Batch(first_row, score, label, weight, folds, fields, more)
 
 
 # Edges of numbers that are fields: chosen once, before the rows are read.

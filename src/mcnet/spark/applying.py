@@ -19,7 +19,7 @@ from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, ContextMap, Exporte
 from mcnet.export.sql import sigmoid_expression
 from mcnet.model.model import CalibrationModel, calibrated_batch, packed_model, unpacked_model
 from mcnet.model.model_file import as_model
-from mcnet.rows.derived import derivation, source_column
+from mcnet.rows.fields import derivation, source_column
 from mcnet.rows.sql_dialects import dialect_named
 from mcnet.spark.sketching import column_named, number_column, require_columns, unused_name
 

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.messages import warn
 from mcnet.errors import InputError
-from mcnet.rows.derived import source_column
-from mcnet.rows.fields import MISSING_LABEL
+from mcnet.rows.fields import MISSING_LABEL, source_column
 from mcnet.rows.periods import HOURS_IN_DIGITS, Every, cut_to_periods, duration_seconds, parse_every
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, field_names
 from mcnet.sketch.query import NoUsableRowsError

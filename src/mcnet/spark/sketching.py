@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from mcnet._shared.arrays import FloatArray, ScoreType
 from mcnet.errors import InputError
-from mcnet.rows.derived import DEFAULT_BINS, edges_of, number_fields, source_column
-from mcnet.rows.fields import Edges
+from mcnet.rows.derived import DEFAULT_BINS, edges_of
+from mcnet.rows.fields import Edges, number_fields, source_column
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
 from mcnet.rows.sql_dialects import dialect_named
 from mcnet.sketch.query import grid_arrays, query_spec, query_text, timestamp_columns

@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from mcnet._shared.files import disk_path, exclusive_lock
 from mcnet._shared.messages import need_extra
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
-from mcnet.store import DATABASE_URL, old_folder
+from mcnet.rows.locations import DATABASE_URL, old_folder
 from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
 
 WAIT_SECONDS = 30.0

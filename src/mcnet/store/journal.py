@@ -15,8 +15,7 @@ from sqlalchemy.engine import Connection
 
 from mcnet._shared.arrays import ScoreType
 from mcnet.errors import BusyError, InputError, McnetError
-from mcnet.rows.derived import number_fields
-from mcnet.rows.fields import MISSING_LABEL, Edges
+from mcnet.rows.fields import MISSING_LABEL, Edges, number_fields
 from mcnet.rows.locations import Location, Locations
 from mcnet.rows.logs import FilePaths, expand_paths
 from mcnet.rows.periods import period_text, periods_between, sorted_periods

@@ -14,13 +14,12 @@ from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import named_if_full
 from mcnet.errors import InputError
 from mcnet.rows.fields import MISSING_LABEL, is_table
-from mcnet.rows.locations import fingerprint
+from mcnet.rows.locations import fingerprint, is_store
 from mcnet.rows.logs import expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, periods_between
 from mcnet.rows.spec import Resolution, RowSpec, field_names
 from mcnet.sketch.scan import scan_table
 from mcnet.sketch.views import sketches_by
-from mcnet.store import is_store
 from mcnet.store.compaction import warn_of_merged_periods
 from mcnet.store.entries import GUARDS, Addition
 from mcnet.store.journal import Journal

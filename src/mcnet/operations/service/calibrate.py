@@ -13,8 +13,7 @@ from mcnet.operations.service.arrow import check_rows, read_arrow
 from mcnet.operations.service.board import HeadNumbers
 from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served
-from mcnet.rows.derived import source_column
-from mcnet.rows.fields import FieldColumn
+from mcnet.rows.fields import FieldColumn, source_column
 
 # Rows of a request, whatever form they came in, and their calibrated probabilities.
 

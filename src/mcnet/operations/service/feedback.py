@@ -19,8 +19,7 @@ from mcnet.operations.service.http import JSON_TYPES, LARGE_BODY, RETRY, Problem
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.rows.columns import weights_column
-from mcnet.rows.derived import number_fields
-from mcnet.rows.fields import field_columns
+from mcnet.rows.fields import field_columns, number_fields
 from mcnet.rows.periods import cut_to_periods, duration_seconds, parse_every, period_text, shown_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes
