@@ -1,6 +1,6 @@
 """Replay auctions: what bids made of probabilities would have won, paid and earned, beside each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -10,10 +10,10 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray, sums_by
 from mcnet._shared.messages import aligned, amount, count, counted, signed_amount, warn
 from mcnet.errors import Advice, InputError
-from mcnet.metrics.field_values import CodedField, combine, compact
+from mcnet.metrics.field_values import CodedField, coded_fields, combine, compact
 from mcnet.metrics.intervals import two_sided
 from mcnet.metrics.money import row_values
-from mcnet.plots.style import AFTER, BEFORE, LINES, Spec, axis, layout, numbers
+from mcnet.plots.style import AFTER, BEFORE, LINES, Spec, axis, figure_of, numbers
 from mcnet.rows.columns import (
     check_lengths,
     labels_column,
@@ -22,7 +22,7 @@ from mcnet.rows.columns import (
     values_column,
     weights_column,
 )
-from mcnet.rows.fields import MISSING_LABEL, field_columns
+from mcnet.rows.fields import field_columns
 
 Auction = Literal["second", "first"]
 
@@ -353,12 +353,8 @@ class Replay:
             for place, (name, curve) in enumerate(curves.items())
         ]
         ticks: dict[str, Any] = {"tickvals": [0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4], "type": "log"}
-        result: dict[str, Spec] = {
-            "multiplier": {
-                "data": lines,
-                "layout": layout(380, xaxis=axis("all bids multiplied by", **ticks), yaxis=axis("surplus")),
-            }
-        }
+        x_axis = axis("all bids multiplied by", **ticks)
+        result = {"multiplier": figure_of(lines, 380, xaxis=x_axis, yaxis=axis("surplus"))}
         for field in list(self.fields)[:1]:
             values, known = self.surplus_by_value(field)
             gained = {name: surplus - known[self.against] for name, surplus in known.items() if name != self.against}
@@ -377,10 +373,8 @@ class Replay:
                 for place, (name, column) in enumerate(gained.items())
             ]
             title = axis(f"surplus over {self.against}")
-            result["values"] = {
-                "data": bars,
-                "layout": layout(380, barmode="group", xaxis=axis(field, type="category"), yaxis=title),
-            }
+            x_axis = axis(field, type="category")
+            result["values"] = figure_of(bars, 380, barmode="group", xaxis=x_axis, yaxis=title)
         return result
 
     def __str__(self) -> str:
@@ -487,10 +481,7 @@ def replay(
             raise InputError(f"{TRUTH!r} is the name of the true probabilities; call that model something else")
         chances[TRUTH] = scores_column(truth, name=TRUTH, clip=False)
     check_lengths(label=y, price=cost, **chances)
-    fields = {
-        column.name: CodedField(column.codes.astype(np.intp), _shown_values(column.values))
-        for column in field_columns(field)
-    }
+    fields = coded_fields(field_columns(field))
     check_lengths(label=y, **{f"field {name}": coded.codes for name, coded in fields.items()})
     worth = row_values(y, w, fields, value, value_per_positive)
     if worth is None:
@@ -510,10 +501,6 @@ def replay(
     contexts = combine(fields, len(y))[0].codes
     check = check_won_rows(chances[first], y, cost, worth.value * chances[first], contexts=contexts, weight=w)
     return Replay(outcomes, first, auctions, chances, fields, level, seed, check, worth.per_positive)
-
-
-def _shown_values(values: Sequence[str | None]) -> tuple[str, ...]:
-    return tuple(MISSING_LABEL if value is None else value for value in values)
 
 
 _PRICE_ADVICE = "a price is what winning the row would have cost, ≥ 0; leave out rows whose price is not known"

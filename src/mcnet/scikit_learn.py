@@ -11,7 +11,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import check_cv, cross_val_predict
-from sklearn.utils import get_tags
+from sklearn.utils import Bunch, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter, indexable, validate_data
@@ -241,7 +241,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
                     f"{type(base).__name__} does not take sample_weight; leave it out, or choose another classifier"
                 )
             given = {"sample_weight": weight}
-        return _Routed(given)
+        return Bunch(estimator=Bunch(fit=given), splitter=Bunch(split={}))
 
     def _fit_classifier(
         self, base: Any, features: Any, y: Any, positive: FloatArray, routed: Any
@@ -336,18 +336,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         # A column that a field is derived from is a feature, too.
         names = [name for name in self._field_names() if not isinstance(name, str) or derivation(name) is None]
         return X if self.keep_field or not names else without_columns(X, names)
-
-
-class _Routed:
-    """The result of metadata routing, for when it is switched off."""
-
-    class _Calls(dict[str, Any]):
-        def __getattr__(self, name: str) -> Any:
-            return self[name]
-
-    def __init__(self, fit: dict[str, Any]) -> None:
-        self.estimator = self._Calls(fit=fit)
-        self.splitter = self._Calls(split={})
 
 
 def _scores(fitted: Any, features: Any) -> tuple[FloatArray, ScoreType]:

@@ -63,6 +63,19 @@ def test_a_journal_is_judged_by_its_periods_and_longer_ones(mcnet, words, timed,
     assert {line["period"][:10] for line in later["periods"]} == {"2023-11-18"}
 
 
+def test_a_journal_may_have_values_in_some_of_its_periods(mcnet, frame, columns, tmp_path):
+    store = tmp_path / "ads.db"
+    for day, valued in ((15, ()), (16, ("--value", "bid"))):
+        log = tmp_path / f"{day}.parquet"
+        frame.with_columns(bid=pl.col("pctr") + 1.0).write_parquet(log)
+        assert mcnet("journal", "add", store, log, *columns, "--period", f"2023-11-{day}", *valued).code == 0
+    done = mcnet("evaluate", store)
+    assert done.code == 0, done.err
+    lines = [line.split() for line in done.out.splitlines() if line.startswith("2023-11-")]
+    assert [line[-1] == "–" for line in lines] == [True, False]
+    assert next(line for line in done.out.splitlines() if line.startswith("period")).endswith("under-bid")
+
+
 @pytest.mark.parametrize(
     ("threshold", "code"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -95,17 +95,13 @@ class SimulatedLog:
         return self._rows(slice(len(self) - int(self.period.sum()), len(self)))
 
     def _rows(self, rows: slice) -> SimulatedLog:
-        return SimulatedLog(
-            score=self.score[rows],
-            label=self.label[rows],
+        columns = ("score", "label", "probability", "period", "signal")
+        return replace(
+            self,
+            **{name: getattr(self, name)[rows] for name in columns},
             fields={name: codes[rows] for name, codes in self.fields.items()},
-            probability=self.probability[rows],
-            period=self.period[rows],
-            names=self.names,
-            signal=self.signal[rows],
             # Another stream for the test rows, so that the two parts do not see the same noise in their features.
             seed=self.seed + (0 if rows.start == 0 else 1),
-            world=self.world,
         )
 
     def features(self, numeric: int = 8, categorical: int = 4) -> tuple[NDArray[np.float32], CodeArray]:

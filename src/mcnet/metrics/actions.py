@@ -9,12 +9,12 @@ import numpy as np
 from scipy.special import gammainc, gammaincc
 
 from mcnet._shared.arrays import FloatArray, IntArray
+from mcnet._shared.files import finite
 from mcnet._shared.messages import aligned, count, counted, shown_value, signed_amount
-from mcnet.metrics.field_values import CodedField
+from mcnet.metrics.field_values import CodedField, coded_fields
 from mcnet.metrics.intervals import two_sided
 from mcnet.metrics.judged_rows import MetricSettings
-from mcnet.metrics.money import Money, ValueRows, ValueSums, money_figures, money_lines, money_of_rows, rows_of_cells
-from mcnet.rows.fields import MISSING_LABEL
+from mcnet.metrics.money import Money, ValueRows, ValueSums, money_lines, money_of_rows, rows_of_cells
 from mcnet.rows.periods import shown_periods
 from mcnet.sketch.sketch import Sketch
 
@@ -82,10 +82,7 @@ class Actions(Sequence[Action]):
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the actions as plain numbers and strings; None for what is infinite."""
-        return [
-            {name: None if isinstance(x, float) and not np.isfinite(x) else x for name, x in asdict(action).items()}
-            for action in self
-        ]
+        return [finite(asdict(action)) for action in self]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain lists, numbers and strings."""
@@ -221,19 +218,14 @@ class MoneyOverTime:
             self.without += 1
             return
         rows, first = rows_of_cells(sketch.score if model is None else predict_cells(model, sketch), sketch)
-        fields = {}
-        for column in sketch.contexts.columns(sketch.context):
-            codes = column.codes if first is None else column.codes[first]
-            values = tuple(MISSING_LABEL if one is None else one for one in column.values)
-            fields[column.name] = CodedField(codes.astype(np.intp), values)
-        self._parts.append((rows, fields))
+        fields = coded_fields(sketch.contexts.columns(sketch.context))
+        chosen = fields if first is None else {name: coded.of(first) for name, coded in fields.items()}
+        self._parts.append((rows, chosen))
         same = known if known is not None and known["rows"] == sketch.rows else None
-        self.periods.append(self._figures(period, sketch.rows) if same is None else dict(same))
-
-    def _figures(self, period: str, rows: int) -> dict[str, Any]:
-        money = money_of_rows(*self._parts[-1], MetricSettings())
-        predicted, observed = (float(column.sum()) for column in money.table.sums[:2])
-        return {"period": period, "rows": rows, **money_figures(predicted, observed, money.over, money.under)}
+        if same is None:
+            figures = money_of_rows(rows, chosen, MetricSettings()).table.figures()
+            same = {"period": period, "rows": sketch.rows, **figures}
+        self.periods.append(dict(same))
 
     @cached_property
     def total(self) -> Money | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IndexArray, ScoreType
+from mcnet._shared.files import finite
 from mcnet._shared.messages import aligned, amount, count, figure, warn
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.metrics.actions import Actions, find_actions
@@ -18,6 +19,7 @@ from mcnet.metrics.field_values import (
     FieldEvaluation,
     FieldTable,
     FoldSums,
+    coded_fields,
     combine,
     compact,
     evaluate_field,
@@ -40,7 +42,7 @@ from mcnet.rows.columns import (
     warn_of_other_order,
     weights_column,
 )
-from mcnet.rows.fields import MISSING_LABEL, FieldColumn, field_columns
+from mcnet.rows.fields import field_columns
 from mcnet.rows.periods import shown_periods
 from mcnet.sketch.sketch import Sketch
 
@@ -117,11 +119,7 @@ class Evaluation:
         -------
         self : with every metric computed.
         """
-        for estimates in (
-            self.estimates,
-            self.contexts.estimates,
-            *(field.estimates for field in self.fields.values()),
-        ):
+        for estimates in (self.estimates, *(part.estimates for part in (self.contexts, *self.fields.values()))):
             estimates.compute_all()
         return self
 
@@ -134,11 +132,8 @@ class Evaluation:
             "settings": asdict(self.settings),
             "interval_of": INTERVAL_OF,
             "metrics": self.estimates.to_dict(),
-            "fields": {
-                name: {"metrics": field.estimates.to_dict(), "table": field.table.to_dict()}
-                for name, field in self.fields.items()
-            },
-            "contexts": {"metrics": self.contexts.estimates.to_dict(), "table": self.contexts.table.to_dict()},
+            "fields": {name: field.to_dict() for name, field in self.fields.items()},
+            "contexts": self.contexts.to_dict(),
             "reliability": self.reliability.to_dict(),
             **({} if self.money is None else {"money": self.money.to_dict()}),
         }
@@ -304,11 +299,11 @@ def evaluate_columns(
         used = w > 0
         p, y, w, truth = p[used], y[used], w[used], None if truth is None else truth[used]
         folds = None if folds is None else folds[used]
-        fields = {name: CodedField(coded.codes[used], coded.values) for name, coded in fields.items()}
+        fields = {name: coded.of(used) for name, coded in fields.items()}
     # Most metrics need the rows in the order of p; sorting once makes it free for all of them.
     order = order_by_probability(p)
     p, y, w, truth = p[order], y[order], w[order], None if truth is None else truth[order]
-    fields = {name: seen_values(coded.codes[order], coded.values) for name, coded in fields.items()}
+    fields = {name: seen_values(coded.of(order)) for name, coded in fields.items()}
     contexts, members = combine(fields, p.size)
     sums = group_sums(p, y, contexts.codes, w, count=len(contexts.values))
     folded = None if folds is None else FoldSums.of(p, y, w, contexts.codes, folds[order])
@@ -340,16 +335,6 @@ def evaluate_columns(
         reliability=reliability_of_bins(p, rows.bins, rows.bin_sums, chosen.level),
         money=money,
     )
-
-
-def coded_fields(columns: Sequence[FieldColumn]) -> dict[str, CodedField]:
-    """Number the values of field columns, the missing value under the name people read."""
-    return {
-        column.name: CodedField(
-            column.codes.astype(np.intp), tuple(MISSING_LABEL if value is None else value for value in column.values)
-        )
-        for column in columns
-    }
 
 
 # Evaluate from a sketch: each cell is a row with a fractional label and the cell's weight.
@@ -458,9 +443,8 @@ class PeriodEvaluations:
         for index, period in enumerate(self.periods):
             sums = {"rows": self.rows[index], "weight": self.weight[index], "positives": self.positives[index]}
             for metric, estimate in self.estimates[index].items():
-                figures = {name: getattr(estimate, name) for name in ("value", "low", "high", "floor")}
-                defined = {name: float(x) if np.isfinite(x) else None for name, x in figures.items()}
-                lines.append({"period": period, **sums, "metric": metric, **defined})
+                figures = {name: float(getattr(estimate, name)) for name in ("value", "low", "high", "floor")}
+                lines.append({"period": period, **sums, "metric": metric, **finite(figures)})
         return lines
 
     def pcoc_table(self) -> FieldTable:
@@ -472,26 +456,18 @@ class PeriodEvaluations:
 
     def text(self, most: int = 60) -> str:
         """Return one aligned line per period, the last `most` of them."""
-        has_fields = any("f_rce" in estimate for estimate in self.estimates)
-        head = [
-            "period",
-            "rows",
-            "positives",
-            "PCOC",
-            "interval",
-            *(["F-RCE"] if has_fields else []),
-            "AUC",
-            "log-loss",
-            *(["over-bid", "under-bid"] if any("overbid" in estimate for estimate in self.estimates) else []),
-        ]
-        lines, names = [head], shown_periods(self.periods)
+        # A journal may have values in some of its periods only.
+        metrics = [METRICS[name] for name in (*PERIOD_METRICS[1:], *_MONEY_METRICS)]
+        metrics = [metric for metric in metrics if any(metric.name in known for known in self.estimates)]
+        lines = [["period", "rows", "positives", "PCOC", "interval", *(metric.label for metric in metrics)]]
+        names = shown_periods(self.periods)
         for index in range(max(0, len(self) - most), len(self)):
-            estimate = self.estimates[index]
-            pcoc = estimate["pcoc"]
+            pcoc, known = self.estimates[index]["pcoc"], self.estimates[index]
             line = [names[index], f"{self.rows[index]:,}", count(self.positives[index]), figure(pcoc.value)]
             line.append(f"{figure(pcoc.low)} … {figure(pcoc.high)}")
-            line += [figure(estimate[name].value) for name in PERIOD_METRICS[1:] if name in estimate]
-            line += [amount(estimate[name].value) for name in _MONEY_METRICS if name in estimate]
+            for metric in metrics:
+                shown = amount if metric.needs == "value" else figure
+                line.append(shown(known[metric.name].value) if metric.name in known else "–")
             lines.append(line)
         left_out = len(self) - most
         note = f"\n{left_out:,} earlier periods are not shown; --json and --table have them" if left_out > 0 else ""

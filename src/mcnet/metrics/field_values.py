@@ -2,19 +2,20 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mcnet._shared.arrays import FloatArray, IndexArray
+from mcnet._shared.files import finite
 from mcnet.metrics.calibration_error import group_pcoc
 from mcnet.metrics.intervals import Estimate
 from mcnet.metrics.judged_rows import JudgedSums, MetricSettings
 from mcnet.metrics.metric import METRICS, field_metrics, find_metric
 from mcnet.metrics.sums import GroupSums, group_sums
-from mcnet.plots.figures import beyond_noise
+from mcnet.plots.figures import PcocTable
+from mcnet.rows.fields import MISSING_LABEL, FieldColumn
 
 # The estimates of an evaluation, each computed when it is first asked for.
 
@@ -59,14 +60,10 @@ class Estimates(Mapping[str, Estimate]):
             name: {
                 "label": METRICS[name].label,
                 "better": METRICS[name].better,
-                **{key: _finite(value) for key, value in asdict(result).items()},
+                **finite(asdict(result)),
             }
             for name, result in self.items()
         }
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 # Calibration by field: a table with one line per field value, and the metrics that sum it up.
@@ -81,34 +78,30 @@ class CodedField(NamedTuple):
     codes: npt.NDArray[np.intp]
     values: tuple[str, ...]
 
+    def of(self, rows: Any) -> "CodedField":
+        """Return the field of some rows, given by a slice, their numbers or a mask."""
+        return CodedField(self.codes[rows], self.values)
+
+
+def coded_fields(columns: Iterable[FieldColumn]) -> dict[str, CodedField]:
+    """Number the values of field columns, the missing value under the name people read."""
+    return {
+        column.name: CodedField(
+            column.codes.astype(np.intp), tuple(MISSING_LABEL if value is None else value for value in column.values)
+        )
+        for column in columns
+    }
+
 
 @dataclass(frozen=True)
-class FieldTable:
+class FieldTable(PcocTable):
     """One line per field value: weight, positives, mean prediction, PCOC with its interval."""
-
-    values: tuple[str, ...]
-    weight: FloatArray
-    positives: FloatArray
-    mean_prediction: FloatArray
-    pcoc: FloatArray
-    pcoc_low: FloatArray
-    pcoc_high: FloatArray
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @property
-    def beyond_noise(self) -> FloatArray:
-        """How many positives too many (negative: too few) are predicted, beyond what noise explains."""
-        return beyond_noise(self)
 
     def to_dict(self) -> dict[str, list[str] | list[float | None]]:
         """Return the columns as lists, with None for what is undefined or infinite."""
-        result: dict[str, list[str] | list[float | None]] = {"value": list(self.values)}
-        for name in ("weight", "positives", "mean_prediction", "pcoc", "pcoc_low", "pcoc_high", "beyond_noise"):
-            column: FloatArray = getattr(self, name)
-            result[name] = [value if np.isfinite(value) else None for value in column.tolist()]
-        return result
+        names = ("weight", "positives", "mean_prediction", "pcoc", "pcoc_low", "pcoc_high", "beyond_noise")
+        columns = {name: finite(getattr(self, name).tolist()) for name in names}
+        return {"value": list(self.values), **columns}
 
 
 @dataclass(frozen=True)
@@ -118,6 +111,10 @@ class FieldEvaluation:
     name: str
     table: FieldTable
     estimates: Estimates
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return metrics and table as plain lists, numbers and text."""
+        return {"metrics": self.estimates.to_dict(), "table": self.table.to_dict()}
 
     @property
     def f_rce(self) -> float:
@@ -167,10 +164,10 @@ def compact(codes: IndexArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int
     return new[shifted].astype(np.intp, copy=False), np.flatnonzero(present) + low
 
 
-def seen_values(codes: npt.NDArray[np.intp], values: tuple[str, ...]) -> CodedField:
+def seen_values(field: CodedField) -> CodedField:
     """Keep only the values that some row has."""
-    renumbered, old = compact(codes)
-    return CodedField(renumbered, tuple(values[code] for code in old))
+    renumbered, old = compact(field.codes)
+    return CodedField(renumbered, tuple(field.values[code] for code in old))
 
 
 def combine(fields: Mapping[str, CodedField], rows: int) -> tuple[CodedField, dict[str, npt.NDArray[np.intp]]]:

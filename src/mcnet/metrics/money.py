@@ -1,7 +1,7 @@
 """Money: what miscalibration costs, per field value and in all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import exp, log
 from typing import Any, NamedTuple
@@ -251,6 +251,16 @@ class MoneyTable:
     total_over: Estimate
     total_under: Estimate
 
+    def figures(self, index: int | None = None) -> dict[str, Any]:
+        """Return the money of a field value, or of all rows, as plain numbers."""
+        kept, ends = slice(None) if index is None else slice(index, index + 1), ("value", "low", "high")
+        predicted, observed = (float(column[kept].sum()) for column in self.sums[:2])
+        over, under = (asdict(total) for total in (self.total_over, self.total_under))
+        if index is not None:
+            over, under = (dict(zip(ends, known[index].tolist(), strict=True)) for known in (self.over, self.under))
+        sums = {"predicted_value": predicted, "observed_value": observed}
+        return {**sums, "overbid": {end: over[end] for end in ends}, "underbid": {end: under[end] for end in ends}}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the columns as lists."""
         columns = {"predicted_value": self.sums.predicted, "observed_value": self.sums.observed}
@@ -400,10 +410,7 @@ class Money:
         """Return the figures as plain lists, numbers and strings."""
         return {
             "value_of": "positives alone: the mean of each field value" if self.rows.per_positive else "every row",
-            "predicted_value": float(self.table.sums.predicted.sum()),
-            "observed_value": float(self.table.sums.observed.sum()),
-            "overbid": _figures(self.over),
-            "underbid": _figures(self.under),
+            **self.table.figures(),
             "per_1000_rows": {"overbid": self._per_1000(self.over), "underbid": self._per_1000(self.under)},
             "fields": {
                 name: {"value": list(values), **table.to_dict()} for name, (values, table) in self.fields.items()
@@ -431,22 +438,7 @@ class Money:
         """Return the field values that cost most: predicted and observed value, over-bid and under-bid money."""
         values, table = self.fields[name]
         shown = np.argsort(-(table.over[:, 0] + table.under[:, 0]), kind="stable")[:most]
-
-        def estimate(known: FloatArray) -> Estimate:
-            return Estimate(float(known[0]), float(known[1]), float(known[2]))
-
-        return [
-            {
-                "name": values[i],
-                **money_figures(
-                    float(table.sums.predicted[i]),
-                    float(table.sums.observed[i]),
-                    estimate(table.over[i]),
-                    estimate(table.under[i]),
-                ),
-            }
-            for i in shown
-        ]
+        return [{"name": values[i], **table.figures(i)} for i in shown.tolist()]
 
     def field_lines(self, name: str, most: int = 12) -> list[tuple[str, ...]]:
         """Return a line of words for each of the field values that cost most, headings first."""
@@ -455,16 +447,6 @@ class Money:
     def describe(self) -> str:
         """Return the totals, and a table for each field, the costliest values first."""
         return "\n\n".join(["\n".join(self.lines()), *(aligned(self.field_lines(name)) for name in self.fields)])
-
-
-def _figures(estimate: Estimate) -> dict[str, float]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-
-
-def money_figures(predicted: float, observed: float, over: Estimate, under: Estimate) -> dict[str, Any]:
-    """Return the money of a field value or a period as plain numbers."""
-    sums = {"predicted_value": predicted, "observed_value": observed}
-    return {**sums, "overbid": _figures(over), "underbid": _figures(under)}
 
 
 def money_lines(heading: str, figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -530,7 +512,7 @@ def money_of_rows(
     rows: ValueRows, fields: Mapping[str, CodedField], settings: MetricSettings, folds: IndexArray | None = None
 ) -> Money:
     """Return the money of rows; of rows in folds (see `evaluate_columns`) within folds."""
-    seen = {name: seen_values(coded.codes, coded.values) for name, coded in fields.items()}
+    seen = {name: seen_values(coded) for name, coded in fields.items()}
     contexts, _ = combine(seen, len(rows.p))
     whole = money_table(rows, contexts.codes, len(contexts.values), settings, folds)
     tables = {
@@ -555,7 +537,7 @@ def money_of_cells(
         return None
     rows, first = rows_of_cells(p, sketch)
     if first is not None:
-        fields = {name: CodedField(coded.codes[first], coded.values) for name, coded in fields.items()}
+        fields = {name: coded.of(first) for name, coded in fields.items()}
         folds = None if folds is None else folds[first]
     return money_of_rows(rows, fields, settings, folds)
 

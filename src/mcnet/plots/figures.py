@@ -16,10 +16,10 @@ from mcnet.plots.style import (
     LINES,
     Rows,
     Spec,
-    ThereAndBack,
     axis,
+    band,
     error_bars,
-    layout,
+    figure_of,
     looks_logarithmic,
     numbers,
     ratio_axis,
@@ -28,7 +28,6 @@ from mcnet.plots.style import (
     span,
     translucent,
 )
-from mcnet.plots.style import translucent as faded
 
 # Calibration curves over the score, with their bands and the rows they were fitted on.
 
@@ -62,7 +61,7 @@ def draw_curves(lines: Sequence[Line], points: Points | None = None, *, height: 
     for index, line in enumerate(lines):
         colour = LINES[index % len(LINES)]
         if line.low is not None and line.high is not None:
-            traces.append(_band(line, line.low, line.high, colour))
+            traces.append(band(line.score, line.low, line.high, translucent(colour, 0.18)))
         traces.append(_curve(line, colour, main=index == 0))
     if points is not None:
         traces.append(_observed(points))
@@ -71,14 +70,12 @@ def draw_curves(lines: Sequence[Line], points: Points | None = None, *, height: 
         y.append(points.rate)
     ends = [10.0**end if logarithmic else end for end in span(x, logarithmic=logarithmic) or (0.0, 1.0)]
     traces.append(reference_line(ends, ends))
-    return {
-        "data": traces,
-        "layout": layout(
-            height,
-            xaxis=axis("raw score", logarithmic=logarithmic, range=span(x, logarithmic=logarithmic)),
-            yaxis=axis("calibrated probability", logarithmic=logarithmic, range=span(y, logarithmic=logarithmic)),
-        ),
-    }
+    return figure_of(
+        traces,
+        height,
+        xaxis=axis("raw score", logarithmic=logarithmic, range=span(x, logarithmic=logarithmic)),
+        yaxis=axis("calibrated probability", logarithmic=logarithmic, range=span(y, logarithmic=logarithmic)),
+    )
 
 
 def _curve(line: Line, colour: str, *, main: bool) -> dict[str, Any]:
@@ -90,20 +87,6 @@ def _curve(line: Line, colour: str, *, main: bool) -> dict[str, Any]:
         "y": numbers(line.probability),
         "line": {"color": colour, "width": 2.5 if main else 1.25},
         "hovertemplate": "score %{x:.4~g} → %{y:.4~g}<extra>%{fullData.name}</extra>",
-    }
-
-
-def _band(line: Line, low: FloatArray, high: FloatArray, colour: str) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": ThereAndBack(numbers(line.score), numbers(line.score)),
-        "y": ThereAndBack(numbers(low), numbers(high)),
-        "fill": "toself",
-        "fillcolor": faded(colour, 0.18),
-        "line": {"width": 0},
-        "hoverinfo": "skip",
-        "showlegend": False,
     }
 
 
@@ -164,20 +147,18 @@ def draw_reliability(tables: Mapping[str, ReliabilityTable], *, height: int = 52
     traces.append(reference_line(ends, ends))
     traces.append(reference_line(ends, [1.0, 1.0], yaxis="y2"))
     ratios = np.concatenate([_ratio(t.mean_prediction, t.observed) for t in tables.values()])
-    return {
-        "data": traces,
-        "layout": layout(
-            height,
-            xaxis=axis("mean predicted probability", logarithmic=logarithmic, range=x_span, anchor="y2"),
-            yaxis=axis(
-                "observed rate",
-                logarithmic=logarithmic,
-                domain=[0.4, 1.0],
-                range=span(shown, logarithmic=logarithmic),
-            ),
-            yaxis2=axis("PCOC", domain=[0.0, 0.32], range=_around_one(ratios)),
+    return figure_of(
+        traces,
+        height,
+        xaxis=axis("mean predicted probability", logarithmic=logarithmic, range=x_span, anchor="y2"),
+        yaxis=axis(
+            "observed rate",
+            logarithmic=logarithmic,
+            domain=[0.4, 1.0],
+            range=span(shown, logarithmic=logarithmic),
         ),
-    }
+        yaxis2=axis("PCOC", domain=[0.0, 0.32], range=_around_one(ratios)),
+    )
 
 
 def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
@@ -206,42 +187,24 @@ def _series(name: str, table: ReliabilityTable, colour: str, symbol: str) -> lis
         "<br>weight %{customdata[3]:,.0f}<extra></extra>"
     )
     weight = numbers(table.weight, COUNT_DIGITS)
+    known = np.isfinite(ratio_low) & np.isfinite(ratio_high)
+    pale, group, below = translucent(colour, 0.16), {"legendgroup": name}, {"yaxis": "y2"}
     common = {
         "type": "scatter",
         "mode": "lines+markers",
         "x": numbers(x),
         "customdata": Rows(*map(numbers, (observed, low, high)), weight, numbers(ratio, _RATIO_DIGITS)),
         "hovertemplate": hover,
-        "legendgroup": name,
+        **group,
         "line": {"color": colour, "width": 1.5},
         "marker": {"color": colour, "size": 7, "symbol": symbol, "line": {"width": 1.5, "color": colour}},
     }
     return [
-        _reliability_band(x, visible_low, high, name, colour, "y", 4),
-        _reliability_band(x, ratio_low, ratio_high, name, colour, "y2", _RATIO_DIGITS),
+        band(x, visible_low, high, pale, on={"yaxis": "y"}, group=group),
+        band(x[known], ratio_low[known], ratio_high[known], pale, digits=_RATIO_DIGITS, on=below, group=group),
         {**common, "name": name, "y": [v if v else None for v in numbers(observed)]},
-        {**common, "name": name, "y": numbers(ratio, _RATIO_DIGITS), "yaxis": "y2", "showlegend": False},
+        {**common, "name": name, "y": numbers(ratio, _RATIO_DIGITS), **below, "showlegend": False},
     ]
-
-
-def _reliability_band(
-    x: FloatArray, low: FloatArray, high: FloatArray, name: str, colour: str, on: str, digits: int
-) -> dict[str, Any]:
-    known = np.isfinite(low) & np.isfinite(high)
-    x, low, high = x[known], low[known], high[known]
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": ThereAndBack(numbers(x), numbers(x)),
-        "y": ThereAndBack(numbers(low, digits), numbers(high, digits)),
-        "yaxis": on,
-        "fill": "toself",
-        "fillcolor": translucent(colour, 0.16),
-        "line": {"width": 0},
-        "hoverinfo": "skip",
-        "legendgroup": name,
-        "showlegend": False,
-    }
 
 
 # Histograms of scores: the share of the weight per bin, before and after.
@@ -302,54 +265,49 @@ def draw_histogram(masses: Masses, *, height: int = 300) -> Spec:
                 "hovertemplate": f"{name}: %{{y:.2%}} of the weight from %{{x:.3~g}}<extra></extra>",
             }
         )
-    return {
-        "data": traces,
-        "layout": layout(
-            height,
-            xaxis=axis("probability", logarithmic=masses.logarithmic),
-            yaxis=axis("share of the weight", tickformat=".0%", rangemode="tozero"),
-        ),
-    }
+    return figure_of(
+        traces,
+        height,
+        xaxis=axis("probability", logarithmic=masses.logarithmic),
+        yaxis=axis("share of the weight", tickformat=".0%", rangemode="tozero"),
+    )
 
 
 # The forest plot: the PCOC of every field value with its interval, the worst values first.
 
 
-class PcocTable(Protocol):
-    """What the plot needs of a field's table: one entry per value."""
+@dataclass(frozen=True)
+class PcocTable:
+    """The PCOC of every value of a field with its interval, one entry per value."""
+
+    values: tuple[str, ...]
+    weight: FloatArray
+    positives: FloatArray
+    mean_prediction: FloatArray
+    pcoc: FloatArray
+    pcoc_low: FloatArray
+    pcoc_high: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.values)
 
     @property
-    def values(self) -> tuple[str, ...]: ...
-    @property
-    def weight(self) -> FloatArray: ...
-    @property
-    def positives(self) -> FloatArray: ...
-    @property
-    def mean_prediction(self) -> FloatArray: ...
-    @property
-    def pcoc(self) -> FloatArray: ...
-    @property
-    def pcoc_low(self) -> FloatArray: ...
-    @property
-    def pcoc_high(self) -> FloatArray: ...
+    def beyond_noise(self) -> FloatArray:
+        """How many positives too many (negative: too few) are predicted, beyond what noise explains.
 
-
-def beyond_noise(table: PcocTable) -> FloatArray:
-    """Return how many positives too many (or, negative, too few) each value is predicted, beyond what noise explains.
-
-    It is the distance from the predicted positives to the nearest number of positives that the interval of PCOC
-    allows: Σp − Σp/low above 1, Σp − Σp/high below 1, and 0 where the interval includes 1.
-    """
-    predicted = table.weight * table.mean_prediction
-    # The nearest to 1 that the interval includes; without positives the upper end is infinite.
-    nearest = np.clip(1.0, table.pcoc_low, np.fmax(table.pcoc_low, table.pcoc_high))
-    allowed = np.divide(predicted, nearest, out=table.positives.copy(), where=nearest > 0.0)
-    return np.where(nearest == 1.0, 0.0, predicted - allowed)
+        It is the distance from the predicted positives to the nearest number of positives that the interval of PCOC
+        allows: Σp − Σp/low above 1, Σp − Σp/high below 1, and 0 where the interval includes 1.
+        """
+        predicted = self.weight * self.mean_prediction
+        # The nearest to 1 that the interval includes; without positives the upper end is infinite.
+        nearest = np.clip(1.0, self.pcoc_low, np.fmax(self.pcoc_low, self.pcoc_high))
+        allowed = np.divide(predicted, nearest, out=self.positives.copy(), where=nearest > 0.0)
+        return np.where(nearest == 1.0, 0.0, predicted - allowed)
 
 
 def worst_first(table: PcocTable) -> NDArray[np.intp]:
     """Return the values' indices by rows × error beyond noise; where it is equal, by rows × error."""
-    return np.lexsort((-_impact(table), -np.abs(beyond_noise(table))))
+    return np.lexsort((-_impact(table), -np.abs(table.beyond_noise)))
 
 
 def _impact(table: PcocTable) -> FloatArray:
@@ -364,7 +322,7 @@ _JUDGED = 1
 class Forest:
     """The values of a field, the worst first, each with the PCOC and its interval of every series.
 
-    The worst are those of the judged series whose predicted positives are farthest off beyond noise (`beyond_noise`).
+    The worst are those of the judged series whose predicted positives are farthest off beyond noise (see `PcocTable`).
     The impact of a value is weight × |mean prediction − observed rate|: how many positives too many or too few were
     predicted. The arrays of impact and PCOC have one row per series.
     """
@@ -434,19 +392,17 @@ def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
     traces.append(reference_line([1.0, 1.0], [-0.6, len(shown) - 0.4]))
     reach = ratio_reach(shown.pcoc, shown.low, shown.high)
     rows = max(len(shown), 3)
-    return {
-        "data": traces,
-        "layout": layout(
-            110 + 26 * rows,
-            xaxis=ratio_axis("PCOC: predicted ÷ observed positives", 1.0 / reach, reach),
-            yaxis=axis(
-                "",
-                tickvals=indices.tolist(),
-                ticktext=[_short(value) for value in shown.values],
-                range=[len(shown) - 0.4, -0.6],
-            ),
+    return figure_of(
+        traces,
+        110 + 26 * rows,
+        xaxis=ratio_axis("PCOC: predicted ÷ observed positives", 1.0 / reach, reach),
+        yaxis=axis(
+            "",
+            tickvals=indices.tolist(),
+            ticktext=[_short(value) for value in shown.values],
+            range=[len(shown) - 0.4, -0.6],
         ),
-    }
+    )
 
 
 def _stack(values: Sequence[str], tables: dict[str, PcocTable], columns: list[FloatArray]) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape, unescape
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -185,9 +186,16 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     return [v for v in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0) if low <= v <= high]
 
 
-def layout(height: int, **more: Any) -> dict[str, Any]:
-    """Return the common layout: transparent, so that the page's or the notebook's own background shows."""
-    return {
+def figure_of(traces: Sequence[dict[str, Any]], height: int, **more: Any) -> Spec:
+    """Return traces in the common layout: transparent, so that the page's or the notebook's own background shows.
+
+    Parameters
+    ----------
+    traces : what is drawn.
+    height : in pixels.
+    more : of the layout, such as its axes.
+    """
+    layout = {
         "height": height,
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -198,6 +206,33 @@ def layout(height: int, **more: Any) -> dict[str, Any]:
         # Dragging a finger must scroll the page, not zoom the picture.
         "dragmode": False,
         **more,
+    }
+    return {"data": list(traces), "layout": layout}
+
+
+def band(
+    x: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    colour: str,
+    *,
+    digits: int = _SIGNIFICANT_DIGITS,
+    on: Mapping[str, Any] = MappingProxyType({}),
+    group: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the area between two lines over x, with so many digits; `on` names its axis, `group` its legend."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": ThereAndBack(numbers(x), numbers(x)),
+        "y": ThereAndBack(numbers(low, digits), numbers(high, digits)),
+        **on,
+        "fill": "toself",
+        "fillcolor": colour,
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        **group,
+        "showlegend": False,
     }
 
 
@@ -249,7 +284,7 @@ def as_svg(spec: Spec, label: str, *, width: int = 320, height: int = 200, style
     width, height : in pixels, without the legend.
     style : CSS of the drawing; empty for a page that has its own and allows no other.
 
-    >>> as_svg({"data": [reference_line([0, 1], [0, 1])], "layout": layout(100, xaxis={}, yaxis={})}, "a")[:5]
+    >>> as_svg(figure_of([reference_line([0, 1], [0, 1])], 100, xaxis={}, yaxis={}), "a")[:5]
     '<svg '
     """
     traces = spec["data"]

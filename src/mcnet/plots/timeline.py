@@ -19,7 +19,7 @@ from mcnet.plots.style import (
     Spec,
     axis,
     error_bars,
-    layout,
+    figure_of,
     numbers,
     ratio_axis,
     reference_line,
@@ -79,14 +79,9 @@ def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
     kept = [index for index, keep in zip(indices, shown, strict=True) if keep]
     if kept:
         traces.append(reference_line([kept[0], kept[-1]], [1.0, 1.0]))
-    low, high = _ends(drift.pcoc[:, clear])
+    y_axis = ratio_axis("PCOC: predicted ÷ observed", *_ends(drift.pcoc[:, clear]))
     more = {"annotations": [_beside(drift, shown)]} if not shown.all() else {}
-    return {
-        "data": traces,
-        "layout": layout(
-            height, xaxis=axis("", **x_axis), yaxis=ratio_axis("PCOC: predicted ÷ observed", low, high), **more
-        ),
-    }
+    return figure_of(traces, height, xaxis=axis("", **x_axis), yaxis=y_axis, **more)
 
 
 def draw_rows(
@@ -109,10 +104,7 @@ def draw_rows(
         {**look, "name": name, "y": list(values), "marker": {"color": colour}}
         for name, values, colour in (("rows", rows, AFTER), ("positives", positives, BEFORE))
     ]
-    return {
-        "data": traces,
-        "layout": layout(height, barmode="overlay", xaxis=axis("", **x_axis), yaxis=axis("", **y_axis)),
-    }
+    return figure_of(traces, height, barmode="overlay", xaxis=axis("", **x_axis), yaxis=axis("", **y_axis))
 
 
 def period_places(periods: tuple[str, ...]) -> tuple[list[Any], dict[str, Any], MaskArray]:
@@ -236,7 +228,7 @@ def draw_timeline(
     ends = span([timeline.values], logarithmic=logarithmic)
     y_axis = axis(title, logarithmic=logarithmic, range=ends, tickformat="~g")
     more = _legend_below(len(timeline.series))
-    return {"data": traces, "layout": layout(height, xaxis=axis("", **x_axis), yaxis=y_axis, **more)}
+    return figure_of(traces, height, xaxis=axis("", **x_axis), yaxis=y_axis, **more)
 
 
 def draw_shares(timeline: Timeline, title: str, *, height: int = 340) -> Spec:
@@ -247,7 +239,7 @@ def draw_shares(timeline: Timeline, title: str, *, height: int = 340) -> Spec:
         trace |= {"stackgroup": "shares", "fillcolor": translucent(colour, _AREA_OPACITY)}
         trace["line"]["width"] = 0.5
     more = {"yaxis": axis(title, rangemode="tozero"), **_legend_below(len(timeline.series))}
-    return {"data": traces, "layout": layout(height, xaxis=axis("", **x_axis), **more)}
+    return figure_of(traces, height, xaxis=axis("", **x_axis), **more)
 
 
 def _series_lines(timeline: Timeline, hover: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -308,12 +300,10 @@ def draw_memory_weights(shown: MemoryWeights, *, height: int = 300) -> Spec:
         }
         for name, weights, colour in zip(shown.series, shown.weights, (AFTER, BEFORE), strict=False)
     ]
-    return {
-        "data": traces,
-        "layout": layout(
-            height,
-            xaxis=axis("memory (half-life in periods)", type="category"),
-            yaxis=axis("weight", rangemode="tozero"),
-            barmode="group",
-        ),
-    }
+    return figure_of(
+        traces,
+        height,
+        xaxis=axis("memory (half-life in periods)", type="category"),
+        yaxis=axis("weight", rangemode="tozero"),
+        barmode="group",
+    )

@@ -1,7 +1,6 @@
 """The page of a backtest and its figures."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isnan
 from os import PathLike
 from pathlib import Path
@@ -156,17 +155,6 @@ def _drift_of_value(rows: "pl.DataFrame", level: float) -> Drift:
 # The report of a backtest: one HTML page that needs nothing but a browser.
 
 
-@dataclass(frozen=True)
-class _Line:
-    name: str
-    tracker: bool
-    best: bool
-    log_loss: Figure
-    difference: Figure
-    pcoc: Figure
-    f_rce: str
-
-
 def write_backtest_report(path: str | PathLike[str], backtest: Backtest, *, title: str | None = None) -> Path:
     """Write a backtest as one self-contained HTML page.
 
@@ -221,8 +209,8 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def _comparison(backtest: Backtest) -> list[_Line]:
-    lines = []
+def _comparison(backtest: Backtest) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
     for row in backtest.summary.to_dicts():
         loss, difference, pcoc = (
             (_number(row[name]), _number(row[f"{name}_low"]), _number(row[f"{name}_high"]))
@@ -230,15 +218,15 @@ def _comparison(backtest: Backtest) -> list[_Line]:
         )
         name = row["forecaster"]
         lines.append(
-            _Line(
-                name,
-                name == TRACKER,
-                name == backtest.best,
-                with_interval(*loss, digits=5),
-                Figure("–") if name == TRACKER else _signed(*difference),
-                with_interval(*pcoc),
-                figure(_number(row["f_rce"])),
-            )
+            {
+                "name": name,
+                "tracker": name == TRACKER,
+                "best": name == backtest.best,
+                "log_loss": with_interval(*loss, digits=5),
+                "difference": Figure("–") if name == TRACKER else _signed(*difference),
+                "pcoc": with_interval(*pcoc),
+                "f_rce": figure(_number(row["f_rce"])),
+            }
         )
     return lines
 

@@ -155,42 +155,6 @@ def _packed(content: bytes) -> str:
 # The sentences and tables of the page: the result, the comparison, the field values, what was fitted on what.
 
 
-@dataclass(frozen=True)
-class MethodLine:
-    """One line of the comparison, as text."""
-
-    method: str
-    chosen: bool
-    log_loss: str
-    difference: Figure
-    pcoc: Figure
-    f_rce: Figure | None
-    auc: Figure
-    order: Figure
-    seconds: str
-
-
-@dataclass(frozen=True)
-class ValueLine:
-    """One line of a field's table, as text; `pcoc` has one entry per series."""
-
-    value: str
-    weight: str
-    positives: str
-    impact: str
-    pcoc: tuple[Figure, ...]
-
-
-@dataclass(frozen=True)
-class ParameterLine:
-    """One parameter of the chosen method, as text; `chosen` tells whether it differs from the default."""
-
-    name: str
-    value: str
-    default: str
-    chosen: bool
-
-
 def headline_of(
     before: Evaluation, after: Evaluation, periods: tuple[float, float] | None = None
 ) -> list[tuple[str, str, str, str]]:
@@ -242,7 +206,8 @@ def facts_of(selection: Selection, sketch: Sketch, judged: Sketch, judged_on: st
         unused = "" if model.fields else " (the chosen method has one curve for all)"
         facts.append(("Fields", ", ".join(values) + together + unused))
     if model.parameters:
-        chosen_ones = [f"{line.name} = {line.value}" for line in parameters_of(selection) if line.chosen]
+        lines = parameters_of(selection)
+        chosen_ones = [f"{line['name']} = {line['value']}" for line in lines if line["chosen"]]
         string = ", ".join(chosen_ones) + "; the others at their defaults" if chosen_ones else "all at their defaults"
         facts.append(("Parameters", string))
     facts.append(("Scores", f"from {figure(known['lowest_score'])} to {figure(known['highest_score'])}"))
@@ -251,15 +216,20 @@ def facts_of(selection: Selection, sketch: Sketch, judged: Sketch, judged_on: st
     return facts
 
 
-def parameters_of(selection: Selection) -> list[ParameterLine]:
-    """Return one line per parameter of the chosen method, those that are not at their default first."""
+def parameters_of(selection: Selection) -> list[dict[str, Any]]:
+    """Return one line per parameter of the chosen method, those that are chosen, not at their default, first."""
     model = selection.calibrator.model_
     usual = default_parameters(model.method)
     lines = [
-        ParameterLine(name, _value(value), _value(usual[name]) if name in usual else "", usual.get(name) != value)
+        {
+            "name": name,
+            "value": _value(value),
+            "default": _value(usual[name]) if name in usual else "",
+            "chosen": usual.get(name) != value,
+        }
         for name, value in model.parameters.items()
     ]
-    return sorted(lines, key=lambda line: not line.chosen)
+    return sorted(lines, key=lambda line: not line["chosen"])
 
 
 def _value(value: object) -> str:
@@ -284,27 +254,23 @@ def _positives(sketch: Sketch) -> str:
     return f"{count(sketch.total_positives)} positives ({percent(rate)})"
 
 
-def comparison_of(selection: Selection) -> list[MethodLine]:
-    """Return one line per method, the lowest held-back log-loss first."""
-    return [_line(selection, result) for result in selection.results]
-
-
-def _line(selection: Selection, result: MethodResult) -> MethodLine:
+def _line(selection: Selection, result: MethodResult) -> dict[str, Any]:
+    """Return the line of a method in the comparison."""
     ev, gap = result.evaluation, result.difference
     order = order_of(result.calibrator, selection.judged)
     over, error = difference_words(gap.value, gap.standard_error)
     best = result is selection.results[0]
-    return MethodLine(
-        method=result.method,
-        chosen=result.method == selection.chosen.method,
-        log_loss=f"{ev.log_loss:.5f}",
-        difference=Figure("best") if best else Figure(over, f"± {error}"),
-        pcoc=with_interval(ev.pcoc, *ev.interval("pcoc")),
-        f_rce=_field_error(ev) if ev.fields else None,
-        auc=with_interval(ev.auc, *ev.interval("auc"), digits=4),
-        order=_order_figure(order),
-        seconds=f"{result.fit_seconds:.2g} s",
-    )
+    return {
+        "method": result.method,
+        "chosen": result.method == selection.chosen.method,
+        "log_loss": f"{ev.log_loss:.5f}",
+        "difference": Figure("best") if best else Figure(over, f"± {error}"),
+        "pcoc": with_interval(ev.pcoc, *ev.interval("pcoc")),
+        "f_rce": _field_error(ev) if ev.fields else None,
+        "auc": with_interval(ev.auc, *ev.interval("auc"), digits=4),
+        "order": _order_figure(order),
+        "seconds": f"{result.fit_seconds:.2g} s",
+    }
 
 
 def _order_figure(order: Order) -> Figure:
@@ -343,18 +309,16 @@ def describe_order(method: str, order: Order) -> str:
     return sentence
 
 
-def values_of(forest: Forest, *, limit: int = 300) -> list[ValueLine]:
+def values_of(forest: Forest, *, limit: int = 300) -> list[dict[str, Any]]:
     """Return one line per field value, the worst first."""
     return [
-        ValueLine(
-            value=forest.values[i],
-            weight=count(forest.weight[i]),
-            positives=count(forest.positives[i]),
-            impact=f"{forest.impact[forest.judged, i]:,.1f}",
-            pcoc=tuple(
-                with_interval(forest.pcoc[s, i], forest.low[s, i], forest.high[s, i]) for s in range(len(forest.series))
-            ),
-        )
+        {
+            "value": forest.values[i],
+            "weight": count(forest.weight[i]),
+            "positives": count(forest.positives[i]),
+            "impact": f"{forest.impact[forest.judged, i]:,.1f}",
+            "pcoc": list(map(with_interval, forest.pcoc[:, i], forest.low[:, i], forest.high[:, i])),
+        }
         for i in range(min(limit, len(forest)))
     ]
 
@@ -421,7 +385,7 @@ def write_report(
         parameters=parameters_of(selection),
         chosen=selection.chosen.method,
         judged_on=judged_on,
-        comparison=comparison_of(selection),
+        comparison=[_line(selection, result) for result in selection.results],
         compared_on=selection.judged_on,
         within_folds=selection.judged.folds > 1,
         failed=selection.failed,
