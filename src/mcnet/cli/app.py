@@ -1,7 +1,6 @@
 """The application: every command by its name."""
 
 from collections.abc import Callable
-from typing import Annotated
 
 import typer
 
@@ -56,7 +55,7 @@ for purpose, commands in _COMMANDS.items():
 
 
 @app.command(hidden=True, context_settings={"ignore_unknown_options": True})
-def paper(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+def paper(words: list[str] | None = options.argument("WORDS", "", None)) -> None:
     """Say where the study of the paper is: `python -m reproduction`, in a clone of the repository."""
     study = " ".join(["python -m reproduction", *(words or ["all", "--quick"])])
     raise InputError(f"the study of the paper is not part of the package; in a clone of the repository, run {study}")
@@ -73,9 +72,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def mcnet(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: bool = options.flag("--version", "Print the version.", callback=_version, is_eager=True),
     head: str | None = options.option("NAME", "The head of a store; the only or the default one if not given."),
     config: str | None = options.option("FILE", "Read settings from this file, not from ./mcnet.toml."),
     no_config: bool = options.flag("--no-config", "Do not read ./mcnet.toml."),

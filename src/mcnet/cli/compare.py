@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 
 def compare(
     context: typer.Context,
-    logs: options.Logs,
-    score: options.Score = None,
-    label: options.Label = None,
-    field: options.Fields = None,
-    fields: options.AutoFields = None,
-    exclude: options.NoFields = None,
-    weight: options.Weight = None,
-    value: options.Value = None,
-    value_per_positive: options.ValuePerPositive = None,
-    propensity: options.Propensity = None,
+    logs: list[str] = options.LOGS,
+    score: str | None = options.SCORE,
+    label: str | None = options.LABEL,
+    field: list[str] | None = options.FIELDS,
+    fields: str | None = options.AUTO_FIELDS,
+    exclude: list[str] | None = options.NO_FIELDS,
+    weight: str | None = options.WEIGHT,
+    value: str | None = options.VALUE,
+    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
+    propensity: str | None = options.PROPENSITY,
     test: list[str] | None = options.option("LOG", "Judge on these rows instead of folds; may be repeated."),
-    method: options.Methods = None,
+    method: list[str] | None = options.METHODS,
     folds: int = options.option("N", "Split the rows into this many folds.", 5, min=2),
-    logits: options.Logits = None,
-    negatives_kept: options.NegativesKept = 1.0,
+    logits: bool | None = options.LOGITS,
+    negatives_kept: float = options.NEGATIVES_KEPT,
     report: str | None = options.option("FILE", "Write a page to look at (.html)."),
     time: str | None = options.option("COLUMN", "The column of time: the report shows the drift."),
     every: str | None = options.option(
         "PERIOD", "Cut --time to periods: 15m, 1h, 1d, 1w, 1mo, or a number for a column that counts."
     ),
     save_best: str | None = options.option("FILE", "Save the chosen method's model."),
-    fail_if: options.Thresholds = None,
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    fail_if: list[str] | None = options.THRESHOLDS,
+    force: bool = options.FORCE,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Compare methods on held-back rows, and choose one.
 
@@ -61,7 +61,7 @@ def compare(
       mcnet compare log.parquet --score pctr --label click --field country \\
           --save-best model.json
     """
-    from mcnet.cli.sources import check_output, source_of, value_number
+    from mcnet.cli.sources import PAGE, check_output, source_of, value_number
     from mcnet.cli.thresholds import Figures, broken_thresholds, end_if_broken, parse_thresholds
     from mcnet.selection import select
 
@@ -77,9 +77,8 @@ def compare(
         raise InputError("--every cuts a column of time to periods; pass --time too")
     if report is not None and save_best is not None and Path(report).resolve() == Path(save_best).resolve():
         raise InputError(f"--report and --save-best both name {report}; give each its own file")
-    for path, endings in ((report, (".html", ".htm")), (save_best, ())):
-        if path is not None:
-            check_output(path, sources, force=force, endings=endings)
+    check_output(report, sources, force=force, endings=PAGE)
+    check_output(save_best, sources, force=force)
     if judged is not None:
         _warn_of_common_files(printer, source, judged)
     spec = source.with_fields(printer, source.spec(context), fields, time, exclude)
@@ -259,32 +258,32 @@ def write_table(path: str, table: "pl.DataFrame") -> None:
 
 def evaluate(
     context: typer.Context,
-    logs: options.Logs,
-    score: options.Score = None,
-    label: options.Label = None,
-    model: options.JudgedModel = None,
+    logs: list[str] = options.LOGS,
+    score: str | None = options.SCORE,
+    label: str | None = options.LABEL,
+    model: str | None = options.JUDGED_MODEL,
     field: list[str] | None = options.option("COLUMN", "Judge inside this field; may be repeated."),
-    weight: options.Weight = None,
-    value: options.Value = None,
-    value_per_positive: options.ValuePerPositive = None,
-    propensity: options.Propensity = None,
+    weight: str | None = options.WEIGHT,
+    value: str | None = options.VALUE,
+    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
+    propensity: str | None = options.PROPENSITY,
     actions: bool = options.flag(
         "--actions", "List the field values to act on, by money beyond noise; without --value, by positives."
     ),
     actions_table: str | None = options.option("FILE", "Write that list as a table (.csv, .parquet)."),
-    logits: options.LogitsOfModel = None,
-    negatives_kept: options.NegativesKeptOfModel = None,
+    logits: bool | None = options.LOGITS_OF_MODEL,
+    negatives_kept: float | None = options.NEGATIVES_KEPT_OF_MODEL,
     time: str | None = options.option("COLUMN", "The column of time: judge each period, too."),
     every: str | None = options.option("PERIOD", "The length of a period: 15m, 1h, 1d, 1w, or a number."),
-    since: options.Since = None,
-    until: options.Until = None,
+    since: str | None = options.SINCE,
+    until: str | None = options.UNTIL,
     table: str | None = options.option("FILE", "Write the figures of all periods as a table (.parquet, .csv)."),
     report: str | None = options.option("FILE", "With --model: write a page to look at (.html)."),
     level: float = options.option("SHARE", "The level of the intervals.", 0.95),
-    fail_if: options.Thresholds = None,
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    fail_if: list[str] | None = options.THRESHOLDS,
+    force: bool = options.FORCE,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Measure PCOC, F-RCE, AUC, log-loss and more.
 
@@ -310,7 +309,7 @@ def evaluate(
       mcnet evaluate log.parquet --score pctr --label click --field country \\
           --value bid --actions
     """
-    from mcnet.cli.sources import check_output, load_model, source_of, value_number
+    from mcnet.cli.sources import PAGE, check_output, load_model, source_of, value_number
     from mcnet.cli.thresholds import (
         UNSEEN,
         Figures,
@@ -332,12 +331,10 @@ def evaluate(
     source = source_of(logs)
     check_time(source, time, every, table)
     for path in (table, actions_table):
-        if path is not None:
-            check_output(path, [source], force=force, endings=[".parquet", ".csv"])
-    if report is not None:
-        if model is None:
-            raise InputError("--report shows what a model does to the scores; pass --model too")
-        check_output(report, [source], force=force, endings=[".html", ".htm"])
+        check_output(path, [source], force=force, endings=[".parquet", ".csv"])
+    if report is not None and model is None:
+        raise InputError("--report shows what a model does to the scores; pass --model too")
+    check_output(report, [source], force=force, endings=PAGE)
     loaded = None if model is None else load_model(model)
     spec = source.spec_as_fitted(context, printer, None if source.finished else loaded)
     inside = list(spec.fields) or None
@@ -406,16 +403,16 @@ def evaluate(
 
 def slices(
     context: typer.Context,
-    logs: options.LogFiles,
-    score: options.Score = None,
-    label: options.Label = None,
-    model: options.JudgedModel = None,
-    weight: options.Weight = None,
-    exclude: options.Exclude = None,
-    logits: options.LogitsOfModel = None,
-    negatives_kept: options.NegativesKeptOfModel = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    logs: list[str] = options.LOG_FILES,
+    score: str | None = options.SCORE,
+    label: str | None = options.LABEL,
+    model: str | None = options.JUDGED_MODEL,
+    weight: str | None = options.WEIGHT,
+    exclude: list[str] | None = options.EXCLUDE,
+    logits: bool | None = options.LOGITS_OF_MODEL,
+    negatives_kept: float | None = options.NEGATIVES_KEPT_OF_MODEL,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Find where scores, or a model, are still wrong.
 

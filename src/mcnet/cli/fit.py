@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 
 def fit(
     context: typer.Context,
-    logs: options.Logs,
-    output: options.Output,
-    score: options.Score = None,
-    label: options.Label = None,
-    field: options.Fields = None,
-    fields: options.AutoFields = None,
-    exclude: options.NoFields = None,
-    weight: options.Weight = None,
-    propensity: options.Propensity = None,
-    time: options.Time = None,
-    every: options.Every = None,
-    method: options.Method = "mcnet-bayes",
-    parameters: options.Parameters = None,
-    logits: options.Logits = None,
-    negatives_kept: options.NegativesKept = 1.0,
-    since: options.Since = None,
-    until: options.Until = None,
-    half_life: options.HalfLife = None,
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    logs: list[str] = options.LOGS,
+    output: str = options.OUTPUT,
+    score: str | None = options.SCORE,
+    label: str | None = options.LABEL,
+    field: list[str] | None = options.FIELDS,
+    fields: str | None = options.AUTO_FIELDS,
+    exclude: list[str] | None = options.NO_FIELDS,
+    weight: str | None = options.WEIGHT,
+    propensity: str | None = options.PROPENSITY,
+    time: str | None = options.TIME,
+    every: str | None = options.EVERY,
+    method: str = options.METHOD,
+    parameters: list[str] | None = options.PARAMETERS,
+    logits: bool | None = options.LOGITS,
+    negatives_kept: float = options.NEGATIVES_KEPT,
+    since: str | None = options.SINCE,
+    until: str | None = options.UNTIL,
+    half_life: float | None = options.HALF_LIFE,
+    force: bool = options.FORCE,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Fit a method on logs and save the model.
 
@@ -93,19 +93,19 @@ def fit(
 
 def fields(
     context: typer.Context,
-    logs: options.LogFiles,
-    score: options.Score = None,
-    label: options.Label = None,
-    weight: options.Weight = None,
+    logs: list[str] = options.LOG_FILES,
+    score: str | None = options.SCORE,
+    label: str | None = options.LABEL,
+    weight: str | None = options.WEIGHT,
     time: str | None = options.option("COLUMN", "The column of timestamps: spans of time are held back."),
-    exclude: options.Exclude = None,
-    value: options.Value = None,
-    value_per_positive: options.ValuePerPositive = None,
-    propensity: options.Propensity = None,
-    logits: options.Logits = None,
-    negatives_kept: options.NegativesKept = 1.0,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    exclude: list[str] | None = options.EXCLUDE,
+    value: str | None = options.VALUE,
+    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
+    propensity: str | None = options.PROPENSITY,
+    logits: bool | None = options.LOGITS,
+    negatives_kept: float = options.NEGATIVES_KEPT,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Find the columns that are worth being fields.
 
@@ -137,19 +137,19 @@ _WITHOUT_CAST = " or ".join(name for name, dialect in DIALECTS.items() if not di
 
 def sketch(
     context: typer.Context,
-    logs: Annotated[list[str] | None, typer.Argument(metavar="LOG", help=options.LOG_HELP)] = None,
+    logs: list[str] | None = options.argument("LOG", options.LOG_HELP, None),
     output: str | None = options.option("FILE", "The file to write, or - for stdout.", None, "--output", "-o"),
-    score: options.Score = None,
-    label: options.Label = None,
-    field: options.Fields = None,
-    weight: options.Weight = None,
-    value: options.Value = None,
-    value_per_positive: options.ValuePerPositive = None,
-    propensity: options.Propensity = None,
-    folds: options.Folds = 1,
+    score: str | None = options.SCORE,
+    label: str | None = options.LABEL,
+    field: list[str] | None = options.FIELDS,
+    weight: str | None = options.WEIGHT,
+    value: str | None = options.VALUE,
+    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
+    propensity: str | None = options.PROPENSITY,
+    folds: int = options.FOLDS,
     resolution: str | None = options.option("N", "Cells per unit of logit (512), or exact."),
-    logits: options.Logits = None,
-    negatives_kept: options.NegativesKept = 1.0,
+    logits: bool | None = options.LOGITS,
+    negatives_kept: float = options.NEGATIVES_KEPT,
     sql: str | None = options.option(
         "DIALECT", f"Print the query that makes the sketch in a database instead, for {' or '.join(DIALECTS)}."
     ),
@@ -157,11 +157,11 @@ def sketch(
     label_type: str = options.option(
         "TYPE", f"With --sql: boolean for labels that are true or false in {_WITHOUT_CAST}.", "number"
     ),
-    time: options.Timestamps = None,
-    every: options.Every = None,
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    time: str | None = options.TIMESTAMPS,
+    every: str | None = options.EVERY,
+    force: bool = options.FORCE,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Sketch logs: one pass, one small table.
 
@@ -273,11 +273,11 @@ def _print_query(
 
 
 def merge(
-    sketches: Annotated[list[str], typer.Argument(metavar="SKETCH", help="Saved sketches, globs or folders.")],
-    output: options.Output,
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    sketches: list[str] = options.argument("SKETCH", "Saved sketches, globs or folders."),
+    output: str = options.OUTPUT,
+    force: bool = options.FORCE,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Add sketches up: of shards, of hours, of machines.
 
@@ -324,7 +324,7 @@ TWO_MCNETS = (
 """What the two MCNets are, how they differ, and when to take which."""
 
 
-def methods(json: options.Json = False, quiet: options.Quiet = False) -> None:
+def methods(json: bool = options.JSON, quiet: bool = options.QUIET) -> None:
     """List the methods, simplest first.
 
     \b
@@ -372,9 +372,9 @@ def demo(
     output: str | None = options.option(
         "FILE", "Write the simulated rows, to try the other commands on (Parquet).", None, "--output", "-o"
     ),
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    force: bool = options.FORCE,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Compare every method on a simulated click log.
 
@@ -392,8 +392,7 @@ def demo(
     from mcnet.selection import demo_log, demonstrate
 
     printer = Printer(json, quiet)
-    if output is not None:
-        check_output(output, [], force=force, endings=(".parquet",))
+    check_output(output, [], force=force, endings=(".parquet",))
     with printer.steps("simulating") as step:
         log = demo_log(rows, seed)
         if output is not None:

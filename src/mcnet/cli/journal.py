@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
@@ -40,28 +40,26 @@ def about(context: typer.Context) -> None:
 @journal.command(epilog=options.READS_LOGS)
 def add(
     context: typer.Context,
-    store: Annotated[
-        str, typer.Argument(metavar="STORE", help="The store; created if it does not exist.", show_default=False)
-    ],
-    logs: options.Logs,
-    score: options.Score = None,
-    label: options.Label = None,
-    field: options.Fields = None,
-    weight: options.Weight = None,
-    value: options.Value = None,
-    value_per_positive: options.ValuePerPositive = None,
-    time: options.Timestamps = None,
-    every: options.PeriodLength = None,
-    period: options.OnePeriod = None,
-    source: options.Source = None,
-    age: options.Age = None,
-    counted: options.Counted = None,
-    replace: options.Replace = False,
-    allow: options.Allow = None,
-    logits: options.Logits = None,
-    negatives_kept: options.NegativesKept = 1.0,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    store: str = options.argument("STORE", "The store; created if it does not exist."),
+    logs: list[str] = options.LOGS,
+    score: str | None = options.SCORE,
+    label: str | None = options.LABEL,
+    field: list[str] | None = options.FIELDS,
+    weight: str | None = options.WEIGHT,
+    value: str | None = options.VALUE,
+    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
+    time: str | None = options.TIMESTAMPS,
+    every: str | None = options.PERIOD_LENGTH,
+    period: str | None = options.ONE_PERIOD,
+    source: str | None = options.SOURCE,
+    age: float | None = options.AGE,
+    counted: str | None = options.COUNTED,
+    replace: bool = options.REPLACE,
+    allow: list[str] | None = options.ALLOW,
+    logits: bool | None = options.LOGITS,
+    negatives_kept: float = options.NEGATIVES_KEPT,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Add logs or saved sketches to a journal.
 
@@ -119,10 +117,10 @@ def _periods(names: tuple[str, ...]) -> str:
 
 @journal.command("list")
 def list_periods(
-    store: options.StoreAddress,
+    store: str = options.STORE,
     sources: bool = options.flag("--sources", "Print a line per source of each period."),
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """List the periods of a journal: sources, rows, positives, ages.
 
@@ -165,7 +163,7 @@ def _line(key: tuple[str, ...], group: list[dict[str, Any]], sources: bool) -> l
 
 
 @journal.command()
-def verify(store: options.StoreAddress, json: options.Json = False, quiet: options.Quiet = False) -> None:
+def verify(store: str = options.STORE, json: bool = options.JSON, quiet: bool = options.QUIET) -> None:
     """Read every sketch of a journal and report problems; exit with 1 if there are any.
 
     \b
@@ -182,11 +180,11 @@ def verify(store: options.StoreAddress, json: options.Json = False, quiet: optio
 
 @journal.command()
 def compact(
-    store: options.StoreAddress,
+    store: str = options.STORE,
     before: str | None = options.option("P", "Compact periods earlier than this; all but the last if not given."),
     every: str | None = options.option("PERIOD", "Merge periods into longer ones, too, as 1d."),
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Merge the sources of old periods into one sketch per period.
 
@@ -208,10 +206,10 @@ def compact(
 
 @journal.command()
 def release(
-    store: options.StoreAddress,
-    period: Annotated[str, typer.Argument(metavar="PERIOD", help="The period to learn.", show_default=False)],
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    store: str = options.STORE,
+    period: str = options.argument("PERIOD", "The period to learn."),
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Learn a period although it is suspect.
 
@@ -233,11 +231,11 @@ def release(
 
 @journal.command()
 def remove(
-    store: options.StoreAddress,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The source, as in the list.", show_default=False)],
+    store: str = options.STORE,
+    source: str = options.argument("SOURCE", "The source, as in the list."),
     period: str | None = options.option("P", "Remove this period alone; all of them if not given."),
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Remove the rows of a source.
 
@@ -258,14 +256,11 @@ def remove(
 
 def backtest(
     context: typer.Context,
-    logs: Annotated[
-        list[str],
-        typer.Argument(metavar="LOG", help=f"{options.LOG_FILES}; or a store."),
-    ],
-    score: options.Score = None,
-    label: options.Label = None,
-    field: options.Fields = None,
-    weight: options.Weight = None,
+    logs: list[str] = options.LOGS_OR_STORE,
+    score: str | None = options.SCORE,
+    label: str | None = options.LABEL,
+    field: list[str] | None = options.FIELDS,
+    weight: str | None = options.WEIGHT,
     time: str | None = options.option("COLUMN", "The column of time."),
     every: str | None = options.option(
         "PERIOD", "The length of a period: 15m, 1h, 1d, 1w, or a number for a column that counts."
@@ -282,16 +277,16 @@ def backtest(
     tracker_only: bool = options.flag(
         "--tracker-only", "Compare the tracker with the base scores alone, which is fast."
     ),
-    look: options.Look = True,
+    look: bool = options.LOOK,
     since: str | None = options.option("PERIOD", "Judge from this period on; learn from all."),
     folder: str | None = options.option("FOLDER", "Write results here as they come; run again to continue."),
     report: str | None = options.option("FILE", "Write a page to look at (.html)."),
     output: str | None = options.option("FILE", "Write the table of periods (.parquet).", None, "--output", "-o"),
-    logits: options.Logits = None,
-    negatives_kept: options.NegativesKept = 1.0,
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    logits: bool | None = options.LOGITS,
+    negatives_kept: float = options.NEGATIVES_KEPT,
+    force: bool = options.FORCE,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Compare the tracker with methods and memories on the past.
 
@@ -305,8 +300,9 @@ def backtest(
     """
     from pathlib import Path
 
+    from mcnet.cli.compare import write_table
     from mcnet.cli.options import from_config
-    from mcnet.cli.sources import check_output, source_of
+    from mcnet.cli.sources import PAGE, check_output, source_of
     from mcnet.tracking.backtest import backtest as run_backtest
     from mcnet.tracking.backtest_forecasters import DEFAULT_MEMORIES
 
@@ -317,9 +313,8 @@ def backtest(
         raise InputError(f"--report and --output both name {report}; give each its own file")
     source = source_of(logs)
     in_journal = source.journal is not None
-    for path, endings in ((report, (".html", ".htm")), (output, (".parquet",))):
-        if path is not None:
-            check_output(path, [source], force=force, endings=endings)
+    check_output(report, [source], force=force, endings=PAGE)
+    check_output(output, [source], force=force, endings=(".parquet",))
     columns = {"score": score, "label": label, "weight": weight, "time": time, "every": every, "field": field}
     if in_journal:  # it knows its columns: what the configuration file says of logs does not concern it
         columns = {name: None if from_config(context, name) else given for name, given in columns.items()}
@@ -350,10 +345,7 @@ def backtest(
     )
     printer.result(found.to_dict(), found.conclusion() + "\n", table(headings, lines), note)
     if output is not None:
-        from mcnet._shared.files import whole_file
-
-        with whole_file(output) as part:
-            found.by_period.write_parquet(part)
+        write_table(output, found.by_period)
         printer.note(f"{len(found.by_period):,} rows → {output}")
     if report is not None:
         from mcnet.report.backtest_page import write_backtest_report

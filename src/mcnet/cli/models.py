@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 def apply(
     context: typer.Context,
-    model: options.ModelFile,
-    logs: options.LogFiles,
-    output: options.Output,
-    score: options.Score = None,
+    model: str = options.MODEL,
+    logs: list[str] = options.LOG_FILES,
+    output: str = options.OUTPUT,
+    score: str | None = options.SCORE,
     # Not called `field`: what the configuration file says of fields is about logs to fit, and the model knows its own.
     field_columns: list[str] | None = options.option(
         "COLUMN",
@@ -34,14 +34,14 @@ def apply(
     ),
     column: str = options.option("NAME", "The name of the column to add.", "calibrated"),
     replace: bool = options.flag("--replace", "Replace the column if the log has it already."),
-    logits: options.LogitsOfModel = None,
-    interval: options.Interval = None,
+    logits: bool | None = options.LOGITS_OF_MODEL,
+    interval: float | None = options.INTERVAL,
     fail_if: list[str] | None = options.option(
         "THRESHOLD", "Exit with 1 if this holds: 'unseen>0.05', 'missing>0'; may be repeated."
     ),
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    force: bool = options.FORCE,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Add the calibrated probability to every row of logs.
 
@@ -122,10 +122,10 @@ _SHOWN_SCORES = 5
 
 
 def show(
-    model: options.ModelFile,
+    model: str = options.MODEL,
     contexts: int = options.option("N", "Show this many contexts, the largest first.", 8, min=0),
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Show what a model is and what it does.
 
@@ -141,7 +141,7 @@ def show(
             "method": loaded.method,
             "monotone": loaded.monotone,
             "parameters": loaded.parameters,
-            "fields": {name: len(v) for name, v in zip(loaded.fields, loaded.contexts.values, strict=True)},
+            "fields": dict(zip(loaded.fields, map(len, loaded.contexts.values), strict=True)),
             "contexts": loaded.context_count,
             "knots": len(loaded.curves.probabilities),
             "provenance": loaded.provenance,
@@ -217,15 +217,15 @@ def _largest_first(model: "CalibrationModel", number: int) -> list[int]:
 
 
 def diff(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="A saved model.", show_default=False)],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Another saved model.", show_default=False)],
+    old: str = options.argument("OLD", "A saved model."),
+    new: str = options.argument("NEW", "Another saved model."),
     log: list[str] | None = options.option("LOG", "Weight the change by these logs or sketches; may be repeated."),
-    score: options.Score = None,
-    label: options.Label = None,
+    score: str | None = options.SCORE,
+    label: str | None = options.LABEL,
     contexts: int = options.option("N", "Show this many contexts.", 15, min=1),
     report: str | None = options.option("FILE", "Write a page to look at."),
-    force: options.Force = False,
-    json: options.Json = False,
+    force: bool = options.FORCE,
+    json: bool = options.JSON,
 ) -> None:
     """Show what changes from one model to another.
 
@@ -235,14 +235,13 @@ def diff(
     Example:
       mcnet diff old.json new.json --log log.parquet
     """
-    from mcnet.cli.sources import check_output, load_model, source_of
+    from mcnet.cli.sources import PAGE, check_output, load_model, source_of
     from mcnet.difference import diff as compare_models
 
     printer = Printer(json)
     if not log:
         options.refuse_read_options("no --log is named")
-    if report is not None:
-        check_output(report, [old, new], force=force, endings=(".html", ".htm"))
+    check_output(report, [old, new], force=force, endings=PAGE)
     before, after = load_model(old), load_model(new)
     sketch = None
     if log:
@@ -288,7 +287,7 @@ def _rates(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def export(
-    model: options.ModelFile,
+    model: str = options.MODEL,
     output: str | None = options.option(
         "FILE", "The file to write; by default beside the model.", None, "--output", "-o"
     ),
@@ -296,9 +295,9 @@ def export(
     parameters: list[str] | None = options.option(
         "NAME=VALUE", "An option of the target; may be repeated.", None, "--set"
     ),
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    force: bool = options.FORCE,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Export a model to ONNX, C, SQL or a table of knots.
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -73,13 +73,7 @@ def continued(state: str, asked: Watch) -> tuple["Monitor", Watch]:
         given, before = getattr(asked, name), getattr(known, name)
         if given is not None and given != before:
             option = "--" + name.replace("_", "-")
-            begun_with = (
-                "no " + option
-                if before is None
-                else f"{option} {before:g}"
-                if name == "alpha"
-                else f"{option} {before}"
-            )
+            begun_with = f"no {option}" if before is None else f"{option} {before}"
             raise InputError(
                 f"{state} was begun with {begun_with}, which cannot change later; leave {option} out, or start a "
                 "new state: name another file"
@@ -103,14 +97,12 @@ _MOST_LINES = 12
 
 def monitor(
     context: typer.Context,
-    folder: Annotated[
-        str, typer.Argument(metavar="STORE", help="A store; mcnet journal add makes it.", show_default=False)
-    ],
+    folder: str = options.argument("STORE", "A store; mcnet journal add makes it."),
     model: str | None = options.option("FILE", "The model that served; the scores if not given."),
     alpha: float | None = options.option("SHARE", "The chance of ever raising a false alarm; 0.01 if not given."),
     since: str | None = options.option("P", "Watch from this period on; earlier ones are the reference."),
     reference_until: str | None = options.option("P", "The last period of the reference; watch later ones."),
-    until: options.Until = None,
+    until: str | None = options.UNTIL,
     value: float | None = options.option(
         "N", "What a positive is worth; not needed if the rows were added with --value. Adds figures in money."
     ),
@@ -123,12 +115,12 @@ def monitor(
         "WHAT", "Exit with 1 if there is an alarm: alarm (any), level, slope or value."
     ),
     report: str | None = options.option("FILE", "Write a page to look at."),
-    force: options.Force = False,
-    webhook: options.WebhookAddress = None,
-    webhook_secret_file: options.WebhookSecretFile = None,
-    field_values: options.FieldValues = "show",
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    force: bool = options.FORCE,
+    webhook: str | None = options.WEBHOOK_ADDRESS,
+    webhook_secret_file: str | None = options.WEBHOOK_SECRET_FILE,
+    field_values: str = options.FIELD_VALUES,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Watch a served model on the periods of a journal.
 
@@ -144,7 +136,7 @@ def monitor(
       mcnet monitor ads.db --model model.json --fail-if alarm
     """
     from mcnet.cli.compare import write_table
-    from mcnet.cli.sources import check_output, load_model, open_journal
+    from mcnet.cli.sources import PAGE, check_output, load_model, open_journal
     from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
     from mcnet.operations.alerts import Webhook, add_events, alarm_event
     from mcnet.rows.columns import check_value
@@ -160,10 +152,8 @@ def monitor(
             )
     if since is not None and reference_until is not None:
         raise InputError("--since and --reference-until both give the end of the reference; give one of them")
-    if report is not None:
-        check_output(report, [], force=force, endings=(".html", ".htm"))
-    if actions_table is not None:
-        check_output(actions_table, [], force=force, endings=(".csv", ".parquet"))
+    check_output(report, [], force=force, endings=PAGE)
+    check_output(actions_table, [], force=force, endings=(".csv", ".parquet"))
     journal = open_journal(folder).snapshot()
     warn_of_merged_periods(journal)
     served = None if model is None else load_model(model)
@@ -272,8 +262,6 @@ def _print(
     *,
     tracked: bool,
 ) -> None:
-    from dataclasses import asdict
-
     from mcnet.report.monitor_page import evidence_text
     from mcnet.rows.periods import shown_periods
 

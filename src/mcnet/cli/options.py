@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -325,27 +325,27 @@ def _write_parameters(parameters: Iterable[Any], ctx: Any, formatter: Any) -> No
 
 
 def option(metavar: str, text: str, default: Any = None, *names: str, **settings: Any) -> Any:
-    """Return the default of a parameter that is an option of one command.
+    """Return the default of a parameter that is an option of a command.
 
     Parameters
     ----------
     metavar : what stands for the value in help.
     text : what help says of it.
-    default : its value if it is not given.
+    default : its value if it is not given; `...` if it must be given.
     names : as they are typed; the name of the parameter if none are given.
     settings : those of `typer.Option`.
     """
     return typer.Option(default, *names, metavar=metavar, help=text, **settings)
 
 
-def flag(name: str, text: str) -> Any:
+def argument(metavar: str, text: str, default: Any = ...) -> Any:
+    """Return the default of a parameter that is an argument of a command, which must be given if it has no default."""
+    return typer.Argument(default, metavar=metavar, help=text, show_default=default not in (..., None))
+
+
+def flag(name: str, text: str, **settings: Any) -> Any:
     """Return the default of a parameter that is an option without a value."""
-    return typer.Option(False, name, help=text)
-
-
-def annotated(name: str, metavar: str, text: str, **settings: Any) -> Any:
-    """Return an option for the annotation of a parameter: one that several commands have, or that must be given."""
-    return typer.Option(name, metavar=metavar, help=text, **settings)
+    return typer.Option(False, name, help=text, **settings)
 
 
 READS_LOGS = (
@@ -386,160 +386,76 @@ def _metrics(beginning: str) -> list[str]:
     return [name for name in (*threshold_names(), UNSEEN) if name.startswith(beginning)]
 
 
-LOG_FILES = f"{FORMAT_NAMES} files, globs, folders or addresses (s3://...)"
-LOG_HELP = f"{LOG_FILES}; or - for stdin; or saved sketches; or a store (ads.db, postgresql://...)."
-Logs = Annotated[list[str], typer.Argument(metavar="LOG", help=LOG_HELP)]
-LogFiles = Annotated[list[str], typer.Argument(metavar="LOG", help=f"{LOG_FILES}; or - for stdin.")]
-StoreAddress = Annotated[
-    str,
-    typer.Argument(metavar="STORE", help="A file such as ads.db, or postgresql://user@host/ads.", show_default=False),
-]
-ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)]
-JudgedModel = Annotated[str | None, annotated("--model", "FILE", "Judge this model's probabilities, not the scores.")]
-Score = Annotated[str | None, annotated("--score", "COLUMN", "The column of scores.")]
-Label = Annotated[str | None, annotated("--label", "COLUMN", "The column of labels: 0/1, or fractions with a weight.")]
-Fields = Annotated[list[str] | None, annotated("--field", "COLUMN", "A field, such as country; may be repeated.")]
-Weight = Annotated[str | None, annotated("--weight", "COLUMN", "The column of weights.")]
-Value = Annotated[
-    str | None,
-    annotated(
-        "--value",
-        "COLUMN",
-        "What a positive is worth: a column that every row has, or a number. Adds figures in money.",
-    ),
-]
-ValuePerPositive = Annotated[
-    str | None, annotated("--value-per-positive", "COLUMN", "The same, for a column that only positives have.")
-]
-Propensity = Annotated[
-    str | None,
-    annotated(
-        "--propensity",
-        "COLUMN",
-        "The probability that the row was logged, such as that of winning: rows are weighted by its inverse.",
-    ),
-]
-Time = Annotated[str | None, annotated("--time", "COLUMN", "The column of timestamps: learn from how periods differ.")]
-Every = Annotated[
-    str | None,
-    annotated(
-        "--every",
-        "PERIOD",
-        "Cut --time to periods: 15m, 1h, 1d (the default), 1w, 1mo, or a number for a column that counts.",
-    ),
-]
-Timestamps = Annotated[str | None, annotated("--time", "COLUMN", "The column of timestamps.")]
-PeriodLength = Annotated[str | None, annotated("--every", "PERIOD", "The length of a period: 15m, 1h, 1d, 1w.")]
-OnePeriod = Annotated[
-    str | None, annotated("--period", "P", "The period of all rows; for sketches, and logs without a time.")
-]
-Source = Annotated[str | None, annotated("--source", "NAME", "The name of the source; by default its path.")]
-Age = Annotated[
-    float | None,
-    annotated("--age", "N", "For positives that arrive late: they were counted N periods after the end.", min=0.0),
-]
-Counted = Annotated[
-    str | None, annotated("--counted", "TIMESTAMP", "For positives that arrive late: when they were counted.")
-]
-Allow = Annotated[
-    list[str] | None,
-    annotated(
-        "--allow",
-        "NAME",
-        "Add what looks like a mistake: weight (far above all before), period (far before the first); repeatable.",
-    ),
-]
-Replace = Annotated[bool, typer.Option("--replace", help="Replace earlier rows of the same source and period.")]
-Logits = Annotated[
-    bool | None,
-    typer.Option(
-        "--logits/--probabilities",
-        help="The type of the scores; by default probabilities.",
-        show_default=False,
-    ),
-]
-LogitsOfModel = Annotated[
-    bool | None,
-    typer.Option(
-        "--logits/--probabilities",
-        help="The type of the scores; by default as in the fit of the model, or probabilities.",
-        show_default=False,
-    ),
-]
-NegativesKept = Annotated[
-    float, annotated("--negatives-kept", "SHARE", "The share of negatives that survived down-sampling.")
-]
-NegativesKeptOfModel = Annotated[
-    float | None,
-    annotated(
-        "--negatives-kept",
-        "SHARE",
-        "The share of negatives that survived down-sampling; as in the model's fit if not given.",
-    ),
-]
-Interval = Annotated[
-    float | None,
-    annotated("--interval", "LEVEL", "Add the bounds of the credible interval of this level, such as 0.9."),
-]
-Folds = Annotated[int, annotated("--folds", "N", "Split the rows into this many folds.")]
-Parameters = Annotated[
-    list[str] | None, annotated("--set", "NAME=VALUE", "A parameter of the method; may be repeated.")
-]
-Method = Annotated[
-    str, annotated("--method", "NAME", "The method; mcnet methods lists them.", autocompletion=complete_methods)
-]
-Methods = Annotated[
-    list[str] | None,
-    annotated(
-        "--method", "NAME", "Compare this method; may be repeated. Default: all.", autocompletion=complete_methods
-    ),
-]
-Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.", show_default=False)]
-Since = Annotated[str | None, annotated("--since", "P", "Of a journal: the first period to read.")]
-Until = Annotated[str | None, annotated("--until", "P", "Of a journal: the last period to read.")]
-HalfLife = Annotated[
-    float | None, annotated("--half-life", "N", "Of a journal: the weight of rows halves every N periods.")
-]
-Exclude = Annotated[
-    list[str] | None, annotated("--exclude", "COLUMN", "A column to leave out, such as an id; may be repeated.")
-]
-AutoFields = Annotated[
-    str | None, annotated("--fields", "auto", "auto instead of --field: the columns that mcnet fields finds.")
-]
-NoFields = Annotated[
-    list[str] | None,
-    annotated(
-        "--exclude", "COLUMN", "With --fields auto: a column that is not known at serving, or an id; may be repeated."
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it exists.")]
-Thresholds = Annotated[
-    list[str] | None,
-    annotated(
-        "--fail-if",
-        "THRESHOLD",
-        "Exit with 1 if this is true: 'f_rce>0.05' or 'field.pcoc>1.1 where positives>100'; may be repeated.",
-        autocompletion=_metrics,
-    ),
-]
-Look = Annotated[
-    bool,
-    typer.Option(
-        "--look/--no-look",
-        help="Keep a suspect period and do not learn it, or learn whatever comes.",
-        show_default=True,
-    ),
-]
-WebhookAddress = Annotated[
-    str | None,
-    annotated("--webhook", "URL", "Send alarms, refusals and suspect periods here (https); or set MCNET_WEBHOOK."),
-]
-WebhookSecretFile = Annotated[
-    str | None,
-    annotated("--webhook-secret-file", "FILE", "A file with the secret that signs them; or set MCNET_WEBHOOK_SECRET."),
-]
-FieldValues = Annotated[
-    str, annotated("--field-values", "HOW", "Field values in alerts and metrics: show, hash or hide.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script instead.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, warnings and --json.")]
+_FILES = f"{FORMAT_NAMES} files, globs, folders or addresses (s3://...)"
+LOG_HELP = f"{_FILES}; or - for stdin; or saved sketches; or a store (ads.db, postgresql://...)."
+LOGS = argument("LOG", LOG_HELP)
+LOG_FILES = argument("LOG", f"{_FILES}; or - for stdin.")
+LOGS_OR_STORE = argument("LOG", f"{_FILES}; or a store.")
+STORE = argument("STORE", "A file such as ads.db, or postgresql://user@host/ads.")
+MODEL = argument("MODEL", "A saved model.")
+JUDGED_MODEL = option("FILE", "Judge this model's probabilities, not the scores.")
+SCORE = option("COLUMN", "The column of scores.")
+LABEL = option("COLUMN", "The column of labels: 0/1, or fractions with a weight.")
+FIELDS = option("COLUMN", "A field, such as country; may be repeated.")
+WEIGHT = option("COLUMN", "The column of weights.")
+VALUE = option("COLUMN", "What a positive is worth: a column that every row has, or a number. Adds figures in money.")
+VALUE_PER_POSITIVE = option("COLUMN", "The same, for a column that only positives have.")
+PROPENSITY = option(
+    "COLUMN", "The probability that the row was logged, such as that of winning: rows are weighted by its inverse."
+)
+TIME = option("COLUMN", "The column of timestamps: learn from how periods differ.")
+EVERY = option(
+    "PERIOD", "Cut --time to periods: 15m, 1h, 1d (the default), 1w, 1mo, or a number for a column that counts."
+)
+TIMESTAMPS = option("COLUMN", "The column of timestamps.")
+PERIOD_LENGTH = option("PERIOD", "The length of a period: 15m, 1h, 1d, 1w.")
+ONE_PERIOD = option("P", "The period of all rows; for sketches, and logs without a time.")
+SOURCE = option("NAME", "The name of the source; by default its path.")
+AGE = option("N", "For positives that arrive late: they were counted N periods after the end.", min=0.0)
+COUNTED = option("TIMESTAMP", "For positives that arrive late: when they were counted.")
+ALLOW = option(
+    "NAME", "Add what looks like a mistake: weight (far above all before), period (far before the first); repeatable."
+)
+REPLACE = flag("--replace", "Replace earlier rows of the same source and period.")
+LOGITS = typer.Option(
+    None, "--logits/--probabilities", help="The type of the scores; by default probabilities.", show_default=False
+)
+LOGITS_OF_MODEL = typer.Option(
+    None,
+    "--logits/--probabilities",
+    help="The type of the scores; by default as in the fit of the model, or probabilities.",
+    show_default=False,
+)
+NEGATIVES_KEPT = option("SHARE", "The share of negatives that survived down-sampling.", 1.0)
+NEGATIVES_KEPT_OF_MODEL = option(
+    "SHARE", "The share of negatives that survived down-sampling; as in the model's fit if not given."
+)
+INTERVAL = option("LEVEL", "Add the bounds of the credible interval of this level, such as 0.9.")
+FOLDS = option("N", "Split the rows into this many folds.", 1)
+PARAMETERS = option("NAME=VALUE", "A parameter of the method; may be repeated.", None, "--set")
+METHOD = option("NAME", "The method; mcnet methods lists them.", "mcnet-bayes", autocompletion=complete_methods)
+METHODS = option("NAME", "Compare this method; may be repeated. Default: all.", autocompletion=complete_methods)
+OUTPUT = option("FILE", "The file to write.", ..., "--output", "-o", show_default=False)
+SINCE = option("P", "Of a journal: the first period to read.")
+UNTIL = option("P", "Of a journal: the last period to read.")
+HALF_LIFE = option("N", "Of a journal: the weight of rows halves every N periods.")
+EXCLUDE = option("COLUMN", "A column to leave out, such as an id; may be repeated.")
+AUTO_FIELDS = option("auto", "auto instead of --field: the columns that mcnet fields finds.")
+NO_FIELDS = option("COLUMN", "With --fields auto: a column that is not known at serving, or an id; may be repeated.")
+FORCE = flag("--force", "Overwrite the output if it exists.")
+THRESHOLDS = option(
+    "THRESHOLD",
+    "Exit with 1 if this is true: 'f_rce>0.05' or 'field.pcoc>1.1 where positives>100'; may be repeated.",
+    autocompletion=_metrics,
+)
+LOOK = typer.Option(
+    True,
+    "--look/--no-look",
+    help="Keep a suspect period and do not learn it, or learn whatever comes.",
+    show_default=True,
+)
+WEBHOOK_ADDRESS = option("URL", "Send alarms, refusals and suspect periods here (https); or set MCNET_WEBHOOK.")
+WEBHOOK_SECRET_FILE = option("FILE", "A file with the secret that signs them; or set MCNET_WEBHOOK_SECRET.")
+FIELD_VALUES = option("HOW", "Field values in alerts and metrics: show, hash or hide.", "show")
+JSON = flag("--json", "Print JSON for a script instead.")
+QUIET = typer.Option(False, "--quiet", "-q", help="Print nothing but errors, warnings and --json.")

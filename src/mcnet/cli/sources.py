@@ -55,19 +55,30 @@ def write_to_standard_output(write: Callable[[Path], Any], ending: str) -> Any:
 # Files of a command: outputs that may be written, models that remember their columns.
 
 
+PAGE = (".html", ".htm")
+"""The endings of a page."""
+
+
 def check_output(
-    path: str, inputs: "Sequence[str | RowSource]", *, force: bool, endings: Sequence[str] = (), elsewhere: bool = False
+    path: str | None,
+    inputs: "Sequence[str | RowSource]",
+    *,
+    force: bool,
+    endings: Sequence[str] = (),
+    elsewhere: bool = False,
 ) -> None:
     """Refuse, before any work is done, an output that is an input, exists, is no regular file or has another ending.
 
     Parameters
     ----------
-    path : the output.
+    path : the output; None if nothing is written.
     inputs : what the command reads: files, and sources of rows.
     force : whether an output that exists is replaced.
     endings : the endings that its name may have; any if there are none.
     elsewhere : whether the command writes to object stores, too.
     """
+    if path is None:
+        return
     target = Path(local_path(path))
     if is_url(path):
         if not elsewhere or path.startswith(("http:", "https:", "hf:")):

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,10 +21,8 @@ _NOTE_WIDTH = 70
 
 versions = options.Commands(name="versions", no_args_is_help=True)
 
-VersionName = Annotated[
-    str, typer.Argument(metavar="VERSION", help="The number of a version, or latest.", show_default=False)
-]
-Note = Annotated[str, options.annotated("--note", "TEXT", "The reason, for the history.")]
+VERSION_NAME = options.argument("VERSION", "The number of a version, or latest.")
+NOTE = options.option("TEXT", "The reason, for the history.", "")
 
 
 @versions.callback()
@@ -40,7 +38,7 @@ def about_versions() -> None:
 
 
 @versions.command()
-def add(store: options.StoreAddress, model: options.ModelFile, note: Note = "", json: options.Json = False) -> None:
+def add(store: str = options.STORE, model: str = options.MODEL, note: str = NOTE, json: bool = options.JSON) -> None:
     """Add a model file as a new version; the first one becomes current.
 
     \b
@@ -68,7 +66,7 @@ def _short(note: str) -> str:
 
 
 @versions.command("list")
-def list_versions(store: options.StoreAddress, json: options.Json = False) -> None:
+def list_versions(store: str = options.STORE, json: bool = options.JSON) -> None:
     """List the versions, oldest first, and mark the current one.
 
     \b
@@ -100,9 +98,9 @@ def list_versions(store: options.StoreAddress, json: options.Json = False) -> No
 
 @versions.command("show")
 def show_version(
-    store: options.StoreAddress,
-    version: Annotated[str, typer.Argument(metavar="VERSION", help="A number, latest or current.")] = "current",
-    json: options.Json = False,
+    store: str = options.STORE,
+    version: str = options.argument("VERSION", "A number, latest or current.", "current"),
+    json: bool = options.JSON,
 ) -> None:
     """Show a version: when it was added, what it is, and what was done with it.
 
@@ -121,9 +119,9 @@ def show_version(
 
 @versions.command("history")
 def show_history(
-    store: options.StoreAddress,
+    store: str = options.STORE,
     last: int = options.option("N", "How many events, the latest.", 20, min=1),
-    json: options.Json = False,
+    json: bool = options.JSON,
 ) -> None:
     """Show what was done with the versions: when, by whom and why, oldest first.
 
@@ -152,12 +150,10 @@ def _events(events: list[dict[str, Any]]) -> str:
 
 @versions.command()
 def save(
-    store: options.StoreAddress,
-    version: Annotated[
-        str, typer.Argument(metavar="VERSION", help="A number, latest, current or refused.", show_default=False)
-    ],
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")],
-    force: options.Force = False,
+    store: str = options.STORE,
+    version: str = options.argument("VERSION", "A number, latest, current or refused."),
+    output: str = options.option("FILE", "The model file to write.", ..., "--output", "-o"),
+    force: bool = options.FORCE,
 ) -> None:
     """Write the model of a version to a file, for other commands; "refused" is the last one that the gate refused.
 
@@ -176,7 +172,9 @@ def save(
 
 
 @versions.command()
-def promote(store: options.StoreAddress, version: VersionName, note: Note = "", json: options.Json = False) -> None:
+def promote(
+    store: str = options.STORE, version: str = VERSION_NAME, note: str = NOTE, json: bool = options.JSON
+) -> None:
     """Make a version the current one; one that is not the latest is held.
 
     \b
@@ -190,7 +188,7 @@ def promote(store: options.StoreAddress, version: VersionName, note: Note = "", 
 
 
 @versions.command()
-def rollback(store: options.StoreAddress, note: Note = "", json: options.Json = False) -> None:
+def rollback(store: str = options.STORE, note: str = NOTE, json: bool = options.JSON) -> None:
     """Go back to the version that was current before, and hold it: `mcnet update` does not undo this.
 
     \b
@@ -204,7 +202,7 @@ def rollback(store: options.StoreAddress, note: Note = "", json: options.Json = 
 
 
 @versions.command()
-def hold(store: options.StoreAddress, note: Note = "", json: options.Json = False) -> None:
+def hold(store: str = options.STORE, note: str = NOTE, json: bool = options.JSON) -> None:
     """Hold the current version: `mcnet update` publishes nothing until the hold is released.
 
     \b
@@ -218,7 +216,7 @@ def hold(store: options.StoreAddress, note: Note = "", json: options.Json = Fals
 
 
 @versions.command()
-def release(store: options.StoreAddress, note: Note = "", json: options.Json = False) -> None:
+def release(store: str = options.STORE, note: str = NOTE, json: bool = options.JSON) -> None:
     """End a hold: `mcnet update` may publish again, and the current version stays until it does.
 
     \b
@@ -233,9 +231,9 @@ def release(store: options.StoreAddress, note: Note = "", json: options.Json = F
 
 @versions.command()
 def prune(
-    store: options.StoreAddress,
-    keep: Annotated[int, options.annotated("--keep", "N", "How many of the newest versions to keep.", min=1)],
-    json: options.Json = False,
+    store: str = options.STORE,
+    keep: int = options.option("N", "How many of the newest versions to keep.", ..., min=1),
+    json: bool = options.JSON,
 ) -> None:
     """Delete old versions, except the current one and the one that a rollback would restore.
 
@@ -315,11 +313,9 @@ def _require(address: str) -> "Store":
 
 @store.command("import")
 def import_(
-    store: options.StoreAddress,
-    folders: Annotated[
-        list[str], typer.Argument(metavar="FOLDER", help="Journals and registries of mcnet 0.1.", show_default=False)
-    ],
-    json: options.Json = False,
+    store: str = options.STORE,
+    folders: list[str] = options.argument("FOLDER", "Journals and registries of mcnet 0.1."),
+    json: bool = options.JSON,
 ) -> None:
     """Take journals and registries of mcnet 0.1 into a store; the folders are not changed.
 
@@ -344,9 +340,9 @@ def import_(
 
 @store.command("show")
 def show_store(
-    store: options.StoreAddress,
+    store: str = options.STORE,
     status: str | None = options.option("FILE", "Write a page about the state of the loop of a head (.html)."),
-    json: options.Json = False,
+    json: bool = options.JSON,
 ) -> None:
     """Show what a store has, by head.
 
@@ -373,7 +369,7 @@ def show_store(
 
 
 @store.command()
-def check(store: options.StoreAddress, json: options.Json = False) -> None:
+def check(store: str = options.STORE, json: bool = options.JSON) -> None:
     """Read everything in a store, compare it with its digests, and name what is wrong (exit code 2).
 
     \b
@@ -391,8 +387,8 @@ def check(store: options.StoreAddress, json: options.Json = False) -> None:
 
 @store.command()
 def backup(
-    store: options.StoreAddress,
-    output: Annotated[str, typer.Argument(metavar="FILE", help="The copy.", show_default=False)],
+    store: str = options.STORE,
+    output: str = options.argument("FILE", "The copy."),
 ) -> None:
     """Copy a store in a file while others use it.
 
@@ -410,9 +406,9 @@ def backup(
 
 @store.command()
 def forget(
-    store: options.StoreAddress,
-    before: Annotated[str, options.annotated("--before", "PERIOD", "The first period that stays.")],
-    json: options.Json = False,
+    store: str = options.STORE,
+    before: str = options.option("PERIOD", "The first period that stays.", ...),
+    json: bool = options.JSON,
 ) -> None:
     """Delete the rows of all periods before one, for good; the versions stay.
 
@@ -428,11 +424,11 @@ def forget(
     Printer(json).result(dict(gone), where)
 
 
-HeadName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the head.", show_default=False)]
+HEAD_NAME = options.argument("NAME", "The name of the head.")
 
 
 @store.command("add-head")
-def add_head(store: options.StoreAddress, name: HeadName) -> None:
+def add_head(store: str = options.STORE, name: str = HEAD_NAME) -> None:
     """Make a head, also one whose name is like that of another one; rows and versions make others by themselves.
 
     \b
@@ -445,7 +441,7 @@ def add_head(store: options.StoreAddress, name: HeadName) -> None:
 
 
 @store.command("remove-head")
-def remove_head(store: options.StoreAddress, name: HeadName) -> None:
+def remove_head(store: str = options.STORE, name: str = HEAD_NAME) -> None:
     """Delete a head with its rows, versions and history, for good.
 
     \b
@@ -458,7 +454,7 @@ def remove_head(store: options.StoreAddress, name: HeadName) -> None:
 
 
 @store.command()
-def migrate(store: options.StoreAddress) -> None:
+def migrate(store: str = options.STORE) -> None:
     """Bring the tables of a store in PostgreSQL up to date, as a role that may change them; files do so by themselves.
 
     \b

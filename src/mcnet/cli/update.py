@@ -1,6 +1,6 @@
 """`mcnet update` and `mcnet serve`: the loop, run once, and the service."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -20,46 +20,36 @@ ALARM = 3
 
 def update(
     context: typer.Context,
-    store: Annotated[
-        str,
-        typer.Argument(
-            metavar="STORE",
-            help="A file such as ads.db, created if it does not exist, or postgresql://user@host/ads.",
-            show_default=False,
-        ),
-    ],
-    logs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="LOG",
-            help="Logs or saved sketches to add first; none if other processes add to the store.",
-            show_default=False,
-        ),
-    ] = None,
-    score: options.Score = None,
-    label: options.Label = None,
-    field: options.Fields = None,
-    fields: options.AutoFields = None,
-    exclude: options.NoFields = None,
-    weight: options.Weight = None,
-    value: options.Value = None,
-    value_per_positive: options.ValuePerPositive = None,
-    time: options.Timestamps = None,
-    every: options.PeriodLength = None,
-    period: options.OnePeriod = None,
-    source: options.Source = None,
-    age: options.Age = None,
-    counted: options.Counted = None,
-    replace: options.Replace = False,
-    allow: options.Allow = None,
+    store: str = options.argument(
+        "STORE", "A file such as ads.db, created if it does not exist, or postgresql://user@host/ads."
+    ),
+    logs: list[str] | None = options.argument(
+        "LOG", "Logs or saved sketches to add first; none if other processes add to the store.", None
+    ),
+    score: str | None = options.SCORE,
+    label: str | None = options.LABEL,
+    field: list[str] | None = options.FIELDS,
+    fields: str | None = options.AUTO_FIELDS,
+    exclude: list[str] | None = options.NO_FIELDS,
+    weight: str | None = options.WEIGHT,
+    value: str | None = options.VALUE,
+    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
+    time: str | None = options.TIMESTAMPS,
+    every: str | None = options.PERIOD_LENGTH,
+    period: str | None = options.ONE_PERIOD,
+    source: str | None = options.SOURCE,
+    age: float | None = options.AGE,
+    counted: str | None = options.COUNTED,
+    replace: bool = options.REPLACE,
+    allow: list[str] | None = options.ALLOW,
     until: str | None = options.option("P", "Learn no period after this one, as one that has not ended."),
     delay: str = options.option("TIME", "How late labels are known: 2h, or a number of periods.", "0"),
-    method: options.Method = "mcnet-bayes",
+    method: str = options.METHOD,
     max_shift: float = options.option("SHARE", "How far a mean probability may move at once.", 0.5, min=0.0),
     tolerance: float = options.option("LOSS", "How much worse the log-loss per row may be.", 0.0, min=0.0),
     min_periods: int = options.option("N", "Publish nothing before this many periods were judged.", 3, min=2),
     alpha: float = options.option("SHARE", "The monitor's chance of ever raising a false alarm.", 0.01),
-    look: options.Look = True,
+    look: bool = options.LOOK,
     force: bool = options.flag("--force", "Publish even if the gate refuses; this is recorded in the history."),
     note: str = options.option("TEXT", "A note for the history.", ""),
     status: str | None = options.option("FILE", "Write a page about the state of the loop (.html)."),
@@ -67,13 +57,13 @@ def update(
     nothing_new_code: int = options.option(
         "CODE", "The exit code if nothing was published or refused.", 0, min=0, max=255
     ),
-    webhook: options.WebhookAddress = None,
-    webhook_secret_file: options.WebhookSecretFile = None,
-    field_values: options.FieldValues = "show",
-    logits: options.Logits = None,
-    negatives_kept: options.NegativesKept = 1.0,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    webhook: str | None = options.WEBHOOK_ADDRESS,
+    webhook_secret_file: str | None = options.WEBHOOK_SECRET_FILE,
+    field_values: str = options.FIELD_VALUES,
+    logits: bool | None = options.LOGITS,
+    negatives_kept: float = options.NEGATIVES_KEPT,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Learn new rows and publish the next model.
 
@@ -188,7 +178,7 @@ def _lines(done: "Update") -> list[str]:
 
 
 def serve(
-    store: options.StoreAddress,
+    store: str = options.STORE,
     host: str = options.option("ADDRESS", "The address to listen on.", "127.0.0.1"),
     port: int = options.option("N", "The port to listen on.", 8080, min=1, max=65535),
     workers: int = options.option("N", "The number of processes that answer.", 1, min=1, max=256),
@@ -205,9 +195,9 @@ def serve(
     max_body: int = options.option("BYTES", "The largest body of a request.", 64_000_000, min=1_000),
     max_rows: int = options.option("N", "The largest number of rows of a request.", 2_000_000, min=1),
     timeout: float = options.option("SECONDS", "How long a client may take to send a body.", 30.0, min=0.1, max=3600.0),
-    webhook: options.WebhookAddress = None,
-    webhook_secret_file: options.WebhookSecretFile = None,
-    field_values: options.FieldValues = "show",
+    webhook: str | None = options.WEBHOOK_ADDRESS,
+    webhook_secret_file: str | None = options.WEBHOOK_SECRET_FILE,
+    field_values: str = options.FIELD_VALUES,
 ) -> None:
     """Serve calibrated probabilities over HTTP.
 

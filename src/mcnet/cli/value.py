@@ -18,15 +18,15 @@ SCORES = "scores"
 
 def value(
     context: typer.Context,
-    logs: options.LogFiles,
+    logs: list[str] = options.LOG_FILES,
     price: str | None = options.option("COLUMN", "The column of market prices: the highest bid of the others."),
     worth: str | None = options.option("COLUMN", "What a positive is worth: a column, or a number.", None, "--value"),
-    value_per_positive: options.ValuePerPositive = None,
-    score: options.Score = None,
-    label: options.Label = None,
-    field: options.Fields = None,
-    weight: options.Weight = None,
-    negatives_kept: options.NegativesKeptOfModel = None,
+    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
+    score: str | None = options.SCORE,
+    label: str | None = options.LABEL,
+    field: list[str] | None = options.FIELDS,
+    weight: str | None = options.WEIGHT,
+    negatives_kept: float | None = options.NEGATIVES_KEPT_OF_MODEL,
     model: list[str] | None = options.option(
         "FILE", "Bid with this model, or the one a store serves, too; may be repeated."
     ),
@@ -44,12 +44,12 @@ def value(
     block: str | None = options.option("COLUMN", "Blocks for the intervals: a column, or so many rows in their order."),
     truth: str | None = options.option("COLUMN", "The true probabilities, if they are known."),
     against: str | None = options.option("NAME", "Compare with this model; the scores if not given."),
-    logits: options.Logits = None,
+    logits: bool | None = options.LOGITS,
     report: str | None = options.option("FILE", "Write a page with two plots (.html)."),
     level: float = options.option("SHARE", "The level of the intervals.", 0.95),
-    force: options.Force = False,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    force: bool = options.FORCE,
+    json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
     """Replay auctions: what would bids have won and earned?
 
@@ -64,7 +64,7 @@ def value(
     """
     from mcnet._shared.messages import warn
     from mcnet.auctions import TRUTH, check_rules, replay
-    from mcnet.cli.sources import check_output, remembered_negatives, source_of, value_number
+    from mcnet.cli.sources import PAGE, check_output, remembered_negatives, source_of, value_number
     from mcnet.rows.columns import scores_column
     from mcnet.rows.fields import field_columns, source_column
     from mcnet.rows.locations import read_options
@@ -87,8 +87,7 @@ def value(
     source = source_of(logs, alone=not fit_on)
     if source.finished:
         raise InputError(f"{logs[0]} was sketched before; a replay needs the price of each row: give the log itself")
-    if report is not None:
-        check_output(report, [source], force=force, endings=[".html", ".htm"])
+    check_output(report, [source], force=force, endings=PAGE)
     loaded = {Path(path).stem: _model(path) for path in model or []}
     if len(loaded) < len(model or []):
         raise InputError("two models have the same file name; give them different ones")
