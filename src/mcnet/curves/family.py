@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -135,18 +135,15 @@ class CurveFamily:
             moved[known] += numbers[column[known]]
         return moved
 
-    def rounded(self, digits: int = 9) -> "CurveFamily":
-        """Return the family with numbers of this many significant digits: what is served is what is written."""
-        return CurveFamily(
-            knots=self.knots,
-            origin=self.origin,
-            offset=float(round_to_digits(np.array([self.offset]), digits)[0]),
-            log_slope=round_to_digits(self.log_slope, digits),
-            offset_by=round_to_digits(self.offset_by, digits),
-            log_slope_by=round_to_digits(self.log_slope_by, digits),
-            numbers=tuple(round_to_digits(part, digits) for part in self.numbers),
-            combinations=self.combinations,
-            limit=self.limit,
+    def rounded(self) -> "CurveFamily":
+        """Return the family with numbers of nine significant digits: what is served is what is written."""
+        return replace(
+            self,
+            offset=float(round_to_digits(np.array([self.offset]), 9)[0]),
+            log_slope=round_to_digits(self.log_slope, 9),
+            offset_by=round_to_digits(self.offset_by, 9),
+            log_slope_by=round_to_digits(self.log_slope_by, 9),
+            numbers=tuple(round_to_digits(part, 9) for part in self.numbers),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -226,10 +226,7 @@ def apply_to_files(
 
 
 def _with_added(frame: pl.LazyFrame, inputs: pl.Expr, work: "_Work", added: Sequence[str]) -> pl.LazyFrame:
-    """Return the rows with what is calculated from the inputs of each: one column, or several at once."""
-    if len(added) == 1:
-        made = inputs.map_batches(work, return_dtype=pl.Float64, is_elementwise=True)
-        return frame.with_columns(made.alias(added[0]))
+    """Return the rows with the columns that are calculated from the inputs of each."""
     together = _unused_name({*frame.collect_schema().names(), *added})
     kind = pl.Struct({str(index): pl.Float64 for index in range(len(added))})
     made = inputs.map_batches(work, return_dtype=kind, is_elementwise=True).alias(together)
@@ -294,6 +291,7 @@ class _Work:
         self.model, self.score, self.score_type, self.progress = model, score, score_type, progress
         self._describe_row = describe_row
         self._interval = interval
+        self._parts = 1 if interval is None else 3
         self.rows, self.missing = 0, 0
         self.lowest, self.highest = 1.0, 0.0
         self.unseen = unseen
@@ -313,7 +311,7 @@ class _Work:
 
     def _calibrated(self, batch: pl.Series) -> pl.Series:
         if len(batch) == 0:
-            return self._made(np.empty(0), np.empty(0), np.empty(0))
+            return _together([np.empty(0)] * self._parts)
         first, size = int(batch.struct.field("row")[0]), len(batch)
         given = as_floats(batch.struct.field("score"), self.score, lambda row: self._describe_row(first + row))
         rows = np.flatnonzero(~np.isnan(given))
@@ -323,7 +321,7 @@ class _Work:
         fields = {name: column(f"field {index}") for index, name in enumerate(self.model.needed_fields)} or None
         if self.short_rows is not None and fields is not None:
             self.short_rows.check(fields.values())
-        results: list[FloatArray] = [np.empty(0)] * (1 if self._interval is None else 3)
+        results: list[FloatArray] = [np.empty(0)] * self._parts
         if len(rows):
             scores = scores_column(
                 given,
@@ -345,14 +343,7 @@ class _Work:
                 self.progress(size)
         if len(rows) < size:
             results = [_at_rows(result, rows, size) for result in results]
-        return self._made(*results)
-
-    def _made(self, calibrated: FloatArray, *bounds: FloatArray) -> pl.Series:
-        """Return one column, or the probability and its bounds as one column of structs."""
-        if self._interval is None:
-            return pl.Series(calibrated, dtype=pl.Float64, nan_to_null=True)
-        parts = {str(index): part for index, part in enumerate((calibrated, *bounds))}
-        return pl.DataFrame(parts, nan_to_null=True).to_struct()
+        return _together(results)
 
     def extremes(self) -> FloatArray:
         """Return the lowest and the highest score as probabilities; nothing if there was no row."""
@@ -387,6 +378,11 @@ class _Work:
         if failures:
             # Polars adds the expression to the message; the people who read it want the reason alone.
             raise (self._error or failures[0]) from None
+
+
+def _together(columns: Sequence[FloatArray]) -> pl.Series:
+    """Return columns as one column of structs; NaN is missing."""
+    return pl.DataFrame({str(index): column for index, column in enumerate(columns)}, nan_to_null=True).to_struct()
 
 
 def _at_rows(values: FloatArray, rows: IntArray, size: int) -> FloatArray:

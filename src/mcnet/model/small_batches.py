@@ -84,7 +84,7 @@ class SmallBatches:
         family: FamilyEvaluator | None = None,
         rising_sum: RisingSum | None = None,
     ) -> None:
-        """Start without lines; a curve's are made when it is first asked for.
+        """Start without lines but those of a model without fields; a curve's are made when it is first asked for.
 
         A `family` serves combinations of known values that have no curve of their own, a `rising_sum` all combinations
         that have none.
@@ -95,7 +95,7 @@ class SmallBatches:
         self._rising_sum = rising_sum
         self._lines: dict[int, Lines] = {}
         self._by_value: dict[Any, Any] = {}
-        self._without: Lines | None = None  # those of a model without fields, once a small batch was asked for
+        self._without = None if contexts.names else self._lines_of(0)
 
     def __call__(self, scores: Any, field: Any) -> FloatArray | None:
         """Return the calibrated probabilities, or None if these rows need the array path (and its messages)."""
@@ -131,7 +131,7 @@ class SmallBatches:
         values: tuple[Any, ...] = ()
         lines: Lines | SumLine | None
         if field is None:
-            lines = self._without or self._lines_without_field()
+            lines = self._without
         elif type(field) is tuple:
             lines, values = self._find(field), field
         elif type(field) in _PLAIN:
@@ -179,8 +179,7 @@ class SmallBatches:
         """Return the lines of each row's curve, or None if it takes more than a look into a dictionary."""
         names = self._contexts.names
         if field is None:
-            lines = self._lines_without_field()
-            return None if lines is None else [lines] * rows
+            return None if self._without is None else [self._without] * rows
         if isinstance(field, Mapping):
             field = self._contexts.by_field(field) if self._contexts.derived else field
             if set(field) != set(names):
@@ -200,12 +199,6 @@ class SmallBatches:
                 return None
             result.append(own)
         return result
-
-    def _lines_without_field(self) -> Lines | None:
-        """Return the lines of the only curve; None if the model needs a field."""
-        if self._without is None and not self._contexts.names:
-            self._without = self._lines_of(0)
-        return self._without
 
     def _find(self, values: tuple[Any, ...]) -> Lines | SumLine | None:
         """Return the lines of the context with these values; None for what cannot be one, or is not for this path."""

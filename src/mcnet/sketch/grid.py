@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,31 +25,6 @@ VALUE_UNITS = 1e6
 _SMALLEST_VALUE = 0.002
 _WIDE_CELLS_PER_LOGIT = 16
 """Sums of values are kept for wider cells: money is looked at in ten bins of scores, not in thousands of cells."""
-
-
-class Grid(Protocol):
-    """What a sketch asks of a grid; keys are whole numbers in the order of scores."""
-
-    @property
-    def resolution(self) -> Resolution: ...
-
-    def locate(self, scores: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the key of the cell and the position inside it, in POSITION_UNITS, of each score."""
-
-    def scores(self, keys: IntArray, positions: FloatArray) -> FloatArray:
-        """Return the score at a (mean) position inside a cell."""
-
-    def lower(self, keys: IntArray) -> FloatArray:
-        """Return the lower edge of each cell."""
-
-    def upper(self, keys: IntArray) -> FloatArray:
-        """Return the upper edge of each cell."""
-
-    def knows(self, keys: IntArray) -> bool:
-        """Tell whether every key is one of a cell of this grid."""
-
-    def wide(self, keys: IntArray) -> IntArray:
-        """Return the number of the wide cell, one of sums of values, that each cell lies in."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +127,10 @@ class ExactGrid:
     def wide(self, keys: IntArray) -> IntArray:
         """Return the number of the wide cell that each cell lies in."""
         return LogitGrid(_WIDE_CELLS_PER_LOGIT).locate(self.lower(keys))[0]
+
+
+Grid = LogitGrid | ExactGrid
+"""What finds the cells of a sketch; keys are whole numbers in the order of scores."""
 
 
 @cache

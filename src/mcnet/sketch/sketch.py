@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import CodeArray, FloatArray, IntArray, ScoreType, by_pieces, logit
+from mcnet._shared.files import whole_file
 from mcnet._shared.messages import count, counted
 from mcnet.errors import InputError
 from mcnet.plots.style import card
@@ -281,10 +282,30 @@ class Sketch:
         return len(self.cells)
 
     def __repr__(self) -> str:
-        return sketch_text(self)
+        parts = [
+            counted(self.rows, "row"),
+            f"weight {count(self.total_weight)}",
+            f"positives {count(self.total_positives)}",
+            counted(len(self), "cell"),
+        ]
+        parts += [self.contexts.described()] if self.contexts.names else []
+        parts += [f"{self.folds} folds"] if self.folds > 1 else []
+        parts += ["with values"] if self.value_kind else []
+        return f"Sketch({', '.join(parts)}, resolution {self.resolution})"
 
     def _repr_html_(self) -> str:
-        return sketch_card(self)
+        rows = [
+            ["rows", f"{self.rows:,}"],
+            ["weight", f"{count(self.total_weight)}"],
+            ["positives", f"{count(self.total_positives)}"],
+            ["cells", f"{len(self):,} (resolution {self.resolution}, {self.folds} folds)"],
+        ]
+        if len(self):
+            rows.insert(3, ["rate", f"{self.total_positives / self.total_weight:.4g}"])
+            rows.append(["scores", f"{self.score.min():.4g} … {self.score.max():.4g}"])
+        for name, values in zip(self.contexts.names, self.contexts.values, strict=True):
+            rows.append([f"field {name}", f"{len(values):,} values"])
+        return card("Sketch", [], rows)
 
     # -- arithmetic ---------------------------------------------------------------------------------------------
 
@@ -466,9 +487,10 @@ class Sketch:
         ----------
         path : the file; one that is there is replaced.
         """
-        from mcnet.sketch.sketch_file import save_sketch
+        from mcnet.sketch.sketch_file import parquet_bytes
 
-        save_sketch(self, path)
+        with whole_file(path) as part:
+            part.write_bytes(parquet_bytes(self))
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "Sketch":
@@ -502,39 +524,6 @@ class Sketch:
         from mcnet.sketch.merge import sum_of_sketches
 
         return sum_of_sketches(sketches)
-
-
-# A sketch as text: one line for a terminal, a card for a notebook.
-
-
-def sketch_text(sketch: Sketch) -> str:
-    """Return a sketch in one line."""
-    parts = [
-        counted(sketch.rows, "row"),
-        f"weight {count(sketch.total_weight)}",
-        f"positives {count(sketch.total_positives)}",
-        counted(len(sketch), "cell"),
-    ]
-    parts += [sketch.contexts.described()] if sketch.contexts.names else []
-    parts += [f"{sketch.folds} folds"] if sketch.folds > 1 else []
-    parts += ["with values"] if sketch.value_kind else []
-    return f"Sketch({', '.join(parts)}, resolution {sketch.resolution})"
-
-
-def sketch_card(sketch: Sketch) -> str:
-    """Return a sketch as a small HTML table."""
-    rows = [
-        ["rows", f"{sketch.rows:,}"],
-        ["weight", f"{count(sketch.total_weight)}"],
-        ["positives", f"{count(sketch.total_positives)}"],
-        ["cells", f"{len(sketch):,} (resolution {sketch.resolution}, {sketch.folds} folds)"],
-    ]
-    if len(sketch):
-        rows.insert(3, ["rate", f"{sketch.total_positives / sketch.total_weight:.4g}"])
-        rows.append(["scores", f"{sketch.score.min():.4g} … {sketch.score.max():.4g}"])
-    for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
-        rows.append([f"field {name}", f"{len(values):,} values"])
-    return card("Sketch", [], rows)
 
 
 def _content_digest(sketch: Sketch) -> str:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from mcnet._shared.files import disk_path, is_url, local_path, whole_file
+from mcnet._shared.files import disk_path, is_url, local_path
 from mcnet.errors import Advice, FileFormatError, InputError, McnetError
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.derived import check_edges
@@ -49,14 +49,7 @@ _METADATA_START = re.compile(rb'mcnet\.sketch.{1,8}\{"', re.DOTALL)
 _VERSION_1 = re.compile(rb'mcnet\.sketch.{1,8}\{"version": 1,', re.DOTALL)
 
 
-def save_sketch(sketch: Sketch, path: str | PathLike[str]) -> None:
-    """Save a sketch as a file."""
-    content = _parquet_bytes(sketch)
-    with whole_file(path) as part:
-        part.write_bytes(content)
-
-
-def _parquet_bytes(sketch: Sketch) -> bytes:
+def parquet_bytes(sketch: Sketch) -> bytes:
     """Return the content of a sketch file; fields become columns `field:<name>` of strings."""
     frame = pl.DataFrame(
         {
@@ -207,27 +200,19 @@ class _Packed(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     key: bytes
     fold: bytes
     sums: bytes
+    edges: dict[str, tuple[float, ...]] = {}  # what a sketch without derived fields leaves out
 
 
-class _PackedWithEdges(_Packed, array_like=True, forbid_unknown_fields=True):
-    edges: dict[str, tuple[float, ...]]
-
-
-_packed_decoders: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
-    _PACKED_MAGIC: msgspec.msgpack.Decoder(_Packed),
-    _PACKED_WITH_EDGES: msgspec.msgpack.Decoder(_PackedWithEdges),
-}
+_packed_decoder = msgspec.msgpack.Decoder(_Packed)
 
 
 def stored_bytes(sketch: Sketch) -> bytes:
     """Return a sketch as a database stores it: a sketch file or, of few cells, something shorter."""
     if len(sketch) > _MOST_PACKED_CELLS or sketch.value_kind is not None or sketch.weight_squares is not None:
-        return _parquet_bytes(sketch)
+        return parquet_bytes(sketch)
     cells, contexts = sketch.cells, sketch.contexts
-    derived = contexts.derived
-    kind: Any = _PackedWithEdges if derived else _Packed
     body = msgspec.msgpack.encode(
-        kind(
+        (
             sketch.resolution,
             sketch.folds,
             sketch.rows,
@@ -243,10 +228,10 @@ def stored_bytes(sketch: Sketch) -> bytes:
             np.ascontiguousarray(cells.key, dtype="<i8").tobytes(),
             np.ascontiguousarray(cells.fold, dtype="<i2").tobytes(),
             np.ascontiguousarray(cells.sums, dtype="<f8").tobytes(),
-            *([dict(contexts.edges)] if derived else []),
+            *([dict(contexts.edges)] if contexts.derived else []),
         )
     )
-    magic = _PACKED_WITH_EDGES if derived else _PACKED_MAGIC
+    magic = _PACKED_WITH_EDGES if contexts.derived else _PACKED_MAGIC
     return magic + hashlib.blake2b(body, digest_size=_PACKED_DIGEST).digest() + body
 
 
@@ -256,8 +241,8 @@ def _unpacked(content: bytes, name: str) -> Sketch:
     if hashlib.blake2b(body, digest_size=_PACKED_DIGEST).digest() != digest:
         raise FileFormatError(f"{name} does not match its checksum; it was altered or damaged: add the rows again")
     try:
-        packed = _packed_decoders[content[: len(_PACKED_MAGIC)]].decode(body)
-        edges = {name: check_edges(name, given) for name, given in getattr(packed, "edges", {}).items()}
+        packed = _packed_decoder.decode(body)
+        edges = {name: check_edges(name, given) for name, given in packed.edges.items()}
         # Without fields there is one context.
         number = len(packed.table) // (4 * len(packed.names)) if packed.names else 1
         table = np.frombuffer(packed.table, dtype="<i4").astype(np.int32).reshape(number, len(packed.names))
