@@ -6,6 +6,6 @@
 - What commands share: `options` (and `mcnet.toml`), `thresholds` (`--fail-if`), `sources` (rows and files).
 """
 
-from mcnet.cli.run import run as main
+from mcnet.cli.run import main
 
 __all__ = ["main"]

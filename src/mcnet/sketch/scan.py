@@ -35,7 +35,6 @@ from mcnet.sketch.build import (
     sketch_parts,
     warn_of_mistakes,
 )
-from mcnet.sketch.connection import is_connection, scan_connection
 from mcnet.sketch.sketch import DIGEST_BYTES, Sketch
 from mcnet.sketch.sketch_file import is_sketch_file, load_sketch
 
@@ -111,6 +110,8 @@ def scan(
     -------
     The sketch of the rows.
     """
+    from mcnet.sketch.connection import is_connection, scan_connection
+
     spec = RowSpec(
         score,
         label,
