@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from mcnet.errors import CalibrationWarning, InputError
 from mcnet.networks.with_features import WithFeatures
+from reproduction.kept_trainings import KeptTrainings
 from reproduction.pages import Cell, Page, Table, Value, slug
 from reproduction.published import AUXILIARY, PERFORMANCE
 from reproduction.settings import Settings
@@ -18,7 +20,7 @@ from reproduction.significance import errors, remains
 from reproduction.sources import ALL_TASKS, Trained
 from reproduction.tasks import Sample, Task
 from reproduction.trials import MCNETS, ROSTER, Contender, Trial, column, judge, run_trial, settings_note, trained_note
-from reproduction.with_features import BesideRecipe, fit_beside
+from reproduction.with_features import STOPPING, BesideRecipe, fit_beside
 
 CLAIM = "The auxiliary network raises the AUC of NeuCalib, AdaCalib and MCNet in most cases; calibration may suffer."
 
@@ -41,21 +43,17 @@ Results = dict[tuple[str, Trained], dict[str, list[Trial]]]
 def auxiliary(settings: Settings) -> Page:
     """Calibrate the scores of a trained base predictor with and without a network on the features."""
     results: Results = {}
-    seen = SeenTasks()
+    seen, kept = SeenTasks(), KeptTrainings(settings.out / "auxiliary-trainings")
     knowing: tuple[Trained, ...] = ("all", "half") if settings.source.simulated else ("all",)
     for seed in range(settings.seeds):
         for trained in knowing:
             wanted = TASKS[:1] if settings.quick and trained == "half" else TASKS
             for task in settings.source.tasks(seed, wanted=wanted, shift=False, trained=trained):
                 seen.add(task, seed)
-                for name, trial in _trials(task, seed, settings).items():
+                for name, trial in _trials(task, seed, settings, kept).items():
                     results.setdefault((task.name, trained), {}).setdefault(name, []).append(trial)
     tables = [_table(name, trained, methods) for (name, trained), methods in results.items()]
-    literal = "; ".join(
-        f"{aux_name(row)} = {BesideRecipe(row.sees_field, cast(Any, row.training)).sentence()}"
-        for row in MCNETS
-        if row.recipe is not None
-    )
+    literal = "; ".join(f"{aux_name(row)} = {_beside(row)}" for row in MCNETS if row.recipe is not None)
     return Page(
         "auxiliary",
         "The auxiliary network (Table 2)",
@@ -73,8 +71,7 @@ def auxiliary(settings: Settings) -> Page:
                     if trained == "all"
                 }
             ),
-            f"{literal}. All others: the calibrator at its optimum, then `WithFeatures`: Adam at 0.001 on batches of "
-            "2048 or a fiftieth of the rows, stopping early on a tenth of them held back.",
+            f"{literal}. All others: the calibrator at its optimum, then `WithFeatures`: {STOPPING}.",
             *quick_note(
                 settings,
                 *([f"base predictors that knew half of the features on {TASKS[0]} alone"] if len(knowing) > 1 else []),
@@ -93,14 +90,23 @@ def aux_name(contender: Contender) -> str:
     return f"{model}-Aux{comma}{training}"
 
 
-def _trials(task: Task, seed: int, settings: Settings) -> dict[str, Trial]:
+def _beside(contender: Contender) -> str:
+    """Return in words how a contender is trained beside a network on features."""
+    if contender.recipe is None:
+        return STOPPING
+    return BesideRecipe(contender.sees_field, cast(Any, contender.training)).sentence()
+
+
+def _trials(task: Task, seed: int, settings: Settings, kept: KeptTrainings) -> dict[str, Trial]:
+    """Return the trials of a task, without and with a network on features, each kept as it finishes."""
     plain = {contender.name: contender for contender in ROSTER}
     found = {"Base": run_trial(plain["Base"], task, seed, settings.progress)}
     for model in MODELS:
-        found[model] = run_trial(plain[model], task, seed, settings.progress)
-        name = aux_name(plain[model])
+        row, name = plain[model], aux_name(plain[model])
         settings.say(f"{task.name}, seed {seed}: {name}")
-        found[name] = trial_with_features(plain[model], task, seed)
+        found[model] = kept.trial(task, row.settings(), seed, partial(run_trial, row, task, seed))
+        beside = f"{row.settings()}; {name}: {_beside(row)}"
+        found[name] = kept.trial(task, beside, seed, partial(trial_with_features, row, task, seed))
     return found
 
 

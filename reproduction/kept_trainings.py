@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 import torch
 
+import mcnet
 from mcnet._shared.arrays import FloatArray
 from mcnet._shared.files import checksum, write_json
-from mcnet.networks import bank
 from mcnet.version import __version__
 from reproduction.forces import Forces
 from reproduction.literal import LiteralRecipe, literal_settings
 from reproduction.tasks import Task
-from reproduction.trials import Trial
+from reproduction.trials import Trained, Trial
 
 __all__ = ["KeptTrainings", "Look", "Training"]
 
 
 @dataclass(frozen=True)
 class Look:
-    """A literal fit after some epochs: its trial, and the PCOC of each bin on the fitted rows."""
+    """A fit after some epochs: its trial and, of a literal one, the PCOC of each bin on the fitted rows."""
 
     trial: Trial
     bins: FloatArray
@@ -51,15 +51,22 @@ class KeptTrainings:
         """Return everything that decides what a training gives."""
         config, schedule = literal_settings(recipe)
         return {
-            "mcnet": f"{__version__} {_sources()}",
-            "torch": torch.__version__,
-            "rows": _digest(task),
+            **_given(task),
             "recipe": asdict(recipe) | {"hidden": list(recipe.hidden)},
             "network": repr(config),
             "schedule": repr(schedule),
             "epochs": list(epochs),
             "forces": forces,
         }
+
+    def trial(self, task: Task, what: str, seed: int, train: Callable[[], Trial]) -> Trial:
+        """Return the trial of a fit that is described by its name and settings: a kept one, or else train it."""
+        key = {**_given(task), "fit": what, "seed": seed}
+        kept = self.read(key)
+        if kept is None:
+            kept = Training({0: Look(train(), np.zeros(0))})
+            self.write(key, kept)
+        return kept.looks[0].trial
 
     def read(self, key: Mapping[str, Any]) -> Training | None:
         """Return the training with this key, if it was finished before; a damaged file is as good as none."""
@@ -80,6 +87,7 @@ class KeptTrainings:
                 "figures": {name: _number(value) for name, value in look.trial.figures.items()},
                 "fields": _numbers(look.trial.fields),
                 "bins": _numbers(look.bins),
+                "trained": look.trial.trained and asdict(look.trial.trained),
             }
             for epochs, look in training.looks.items()
         }
@@ -102,6 +110,7 @@ def _training(document: Mapping[str, Any]) -> Training:
                 {name: float(value) for name, value in look["figures"].items()},
                 _floats(look["fields"]),
                 0.0,
+                look["trained"] and Trained(**look["trained"]),
             ),
             _floats(look["bins"]),
         )
@@ -128,20 +137,17 @@ def _floats(values: Sequence[Any]) -> FloatArray:
     return np.array([_floats(value) if isinstance(value, list) else float(value) for value in values])
 
 
+def _given(task: Task) -> dict[str, str]:
+    """Return what decides every training: code, torch and rows."""
+    return {"mcnet": f"{__version__} {_sources()}", "torch": torch.__version__, "rows": task.digest}
+
+
 @cache
 def _sources() -> str:
     """Return a digest of the code that trains and measures."""
-    here = Path(__file__).parent
+    here, package = Path(__file__).parent, Path(mcnet.__file__).parent
     files = [
-        *sorted(Path(bank.__file__).parent.glob("*.py")),
-        *(here / f"{name}.py" for name in ("literal", "forces", "trials")),
+        *(path for part in ("networks", "bayes", "calibrators") for path in sorted((package / part).glob("*.py"))),
+        *(here / f"{name}.py" for name in ("literal", "forces", "trials", "with_features")),
     ]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
-
-
-def _digest(task: Task) -> str:
-    found = hashlib.sha256(task.name.encode())
-    for sample in (task.validation, task.test):
-        for column in (sample.score, sample.label, sample.field, sample.truth):
-            found.update(b"none" if column is None else np.ascontiguousarray(column).tobytes())
-    return found.hexdigest()

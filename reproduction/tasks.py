@@ -1,5 +1,6 @@
 """A task: scored validation rows to calibrate on, scored test rows to judge on."""
 
+import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -89,6 +90,16 @@ class Task:
         """The sketch of the validation rows, with the field."""
         part = self.validation
         return Sketch.from_rows(part.score, part.label, field=part.field)
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the name and the rows, by which fits to the same rows are found again."""
+        found = hashlib.sha256(self.name.encode())
+        for sample in (self.validation, self.test):
+            features = () if sample.features is None else (sample.features.numbers, sample.features.categories)
+            for column in (sample.score, sample.label, sample.field, sample.truth, *features):
+                found.update(b"none" if column is None else np.ascontiguousarray(column).tobytes())
+        return found.hexdigest()
 
     def with_both_classes(self, advice: str) -> "Task":
         """Return the task itself; raise InputError if a split has positives or negatives alone."""

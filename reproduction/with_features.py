@@ -1,4 +1,4 @@
-"""MCNet with an auxiliary network, trained on rows for a number of epochs, without early stopping."""
+"""MCNet with an auxiliary network, trained on rows for a number of epochs, or until rows held back get no better."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,12 +14,16 @@ from mcnet.networks.bank import BankConfig, BankOnSharedNodes, fit_bank, paper_c
 from mcnet.networks.monotone import MonotoneBank
 from mcnet.networks.training import AuxiliaryFit, RowSchedule, fit_with_auxiliary
 from mcnet.networks.training_points import TrainingCells
+from mcnet.networks.with_features import feature_schedule
 from reproduction.tasks import Features, Sample, Task
 
-__all__ = ["BesideRecipe", "FittedBeside", "fit_beside"]
+__all__ = ["STOPPING", "BesideRecipe", "FittedBeside", "fit_beside"]
 
-STEPS = 1_000
-"""The length of training on beside an auxiliary network: more steps overfit few rows, as nothing stops it early."""
+STOPPING = (
+    "Adam at 0.001 on batches of 2048 or a fiftieth of the rows, stopping early on a tenth of them held back, L2 of "
+    "0.0001"
+)
+"""The schedule of `WithFeatures` in words."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +31,9 @@ class BesideRecipe:
     """How to train beside an auxiliary network.
 
     "as printed": the paper's network on logits, as its variant with features has it, from the identity, with the
-    paper's learning rate for both networks, β = 1 and batches of 2048. "trained on": the same at 1e-3 falling to 0,
-    for 1,000 steps. "with our priors": the network at its optimum without features, then both trained at 1e-3.
-    `WithFeatures` holds rows back and stops in time; here the point is not to stop.
+    paper's learning rate for both networks, β = 1 and batches of 2048. "trained on": the same by the schedule of
+    `WithFeatures`, which holds rows back and stops in time: more steps would overfit few rows. "with our priors": the
+    network at its optimum without features, then both trained at 1e-3 for `epochs`, without stopping.
     """
 
     field: bool = False
@@ -39,10 +43,11 @@ class BesideRecipe:
 
     def sentence(self) -> str:
         """Return the settings in words."""
-        if self.training != "with our priors":
+        if self.training == "trained on":
+            return f"logit space from the identity, β = 1, {STOPPING}"
+        if self.training == "as printed":
             rate = paper_config(field=self.field)[1].rate
-            speed = f"{rate:g}" if self.training == "as printed" else f"0.001 falling to 0, {STEPS:,} steps"
-            return f"logit space from the identity, Adam at {speed} for both networks, β = 1, batches of 2048"
+            return f"logit space from the identity, Adam at {rate:g} for both networks, β = 1, batches of 2048"
         return "from the optimum without features, Adam at 0.001 for both, batches of 2048 or a fiftieth of the rows"
 
 
@@ -80,7 +85,7 @@ def fit_beside(
         bank = MonotoneBank(config.shape, sizes, place_bins(points, np.ones(len(points)), label, config), recipe.seed)
         schedule = replace(schedule, epochs=recipe.epochs, seed=recipe.seed)
         if recipe.training == "trained on":
-            schedule = replace(schedule, rate=1e-3, falling=True, epochs=STEPS, max_steps=STEPS)
+            schedule = replace(feature_schedule(len(sample), recipe.seed), unseen=0.0)
     else:
         ones = np.ones(len(points))
         cells = TrainingCells.of(points, ones, label, *((codes[:, 0], None, sizes) if recipe.field else ()))
