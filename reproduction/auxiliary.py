@@ -14,8 +14,7 @@ from mcnet.networks.with_features import WithFeatures
 from reproduction.kept_trainings import KeptTrainings
 from reproduction.pages import Cell, Page, Table, Value, slug
 from reproduction.published import AUXILIARY, PERFORMANCE
-from reproduction.settings import Settings
-from reproduction.setup import SeenTasks, quick_note
+from reproduction.settings import SeenTasks, Settings, quick_note
 from reproduction.significance import errors, remains
 from reproduction.sources import ALL_TASKS, Trained
 from reproduction.tasks import Sample, Task
@@ -31,45 +30,57 @@ RISE = 0.0001
 """A rise of the AUC that counts as one: the last digit that the tables show."""
 SIMULATED = (
     "The scores are those of a base predictor, trained on features of the training rows; the auxiliary network sees "
-    "all features of the validation rows, which the base predictor has never met. Where the base predictor knew all "
-    "features too, the auxiliary network can only add what a quarter more rows still teach; where it knew half of "
-    "them (on the first task alone), as when features are newer than the model, it has something to add. There is no "
-    "shift here; the paper's figures are of shifted rows, and tell what the network changes rather than a level to "
-    "compare with.",
+    "all features of the validation rows, which the base predictor has never met. There is no shift here; the paper's "
+    "figures are of shifted rows, and tell what the network changes rather than a level to compare with."
 )
+KNOWN = {
+    "all": "The base predictor knew all features too, so the auxiliary network can only add what a quarter more rows "
+    "still teach; `python -m reproduction features` has a base predictor that knew half of them.",
+    "half": "The base predictor knew half of the features, as when features are newer than the model: the auxiliary "
+    "network has something to add.",
+}
 
-Results = dict[tuple[str, Trained], dict[str, list[Trial]]]
+Results = dict[str, dict[str, list[Trial]]]
 
 
 def auxiliary(settings: Settings) -> Page:
     """Calibrate the scores of a trained base predictor with and without a network on the features."""
+    return _page(settings, "auxiliary", "The auxiliary network (Table 2)", "all", TASKS)
+
+
+def features(settings: Settings) -> Page:
+    """Do the same on one task where the base predictor knew half of the features."""
+    if not settings.source.simulated:
+        raise InputError(
+            f"{settings.source.title} has one base predictor; one that knew half of the features needs --data simulated"
+        )
+    return _page(settings, "features", "An auxiliary network on features that are new", "half", TASKS[:1])
+
+
+def _page(settings: Settings, name: str, title: str, trained: Trained, wanted: tuple[str, ...]) -> Page:
     results: Results = {}
-    seen, kept = SeenTasks(), KeptTrainings(settings.out / "auxiliary-trainings")
-    knowing: tuple[Trained, ...] = ("all", "half") if settings.source.simulated else ("all",)
+    seen, kept = SeenTasks(), KeptTrainings(settings.out / f"{name}-trainings")
     for seed in range(settings.seeds):
-        for trained in knowing:
-            wanted = TASKS if trained == "all" else TASKS[:1]
-            for task in settings.source.tasks(seed, wanted=wanted, shift=False, trained=trained):
-                seen.add(task, seed)
-                for name, trial in _trials(task, seed, settings, kept).items():
-                    results.setdefault((task.name, trained), {}).setdefault(name, []).append(trial)
-    tables = [_table(name, trained, methods) for (name, trained), methods in results.items()]
+        for task in settings.source.tasks(seed, wanted=wanted, shift=False, trained=trained):
+            seen.add(task, seed)
+            for method, trial in _trials(task, seed, settings, kept).items():
+                results.setdefault(task.name, {}).setdefault(method, []).append(trial)
+    kept.tell(settings, name, 2 * len(MODELS) * len(results) * settings.seeds)
     literal = "; ".join(f"{aux_name(row)} = {_beside(row)}" for row in MCNETS if row.recipe is not None)
     return Page(
-        "auxiliary",
-        "The auxiliary network (Table 2)",
+        name,
+        title,
         CLAIM,
-        _finding(results),
-        [*tables, seen.table()],
+        _finding(results, trained),
+        [*(_table(task, methods) for task, methods in results.items()), seen.table()],
         notes=(
-            *(SIMULATED if settings.source.simulated else ()),
+            *((f"{SIMULATED} {KNOWN[trained]}",) if settings.source.simulated else ()),
             settings_note([contender for contender in ROSTER if contender.name in MODELS]),
             *trained_note(
                 {
-                    (name, task): [trial.trained for trial in trials]
-                    for (task, trained), methods in results.items()
-                    for name, trials in methods.items()
-                    if trained == "all"
+                    (method, task): [trial.trained for trial in trials]
+                    for task, methods in results.items()
+                    for method, trials in methods.items()
                 }
             ),
             f"{literal}. All others: the calibrator at its optimum, then `WithFeatures`: {STOPPING}.",
@@ -147,7 +158,7 @@ def _features(sample: Sample) -> pl.DataFrame:
     return pl.concat([numbers, codes.cast(pl.String)], how="horizontal")
 
 
-def _table(task: str, trained: Trained, methods: dict[str, list[Trial]]) -> Table:
+def _table(task: str, methods: dict[str, list[Trial]]) -> Table:
     headings = ("Method", "PCOC", "F-RCE", "AUC", "log-loss", "PCOC fitted", "paper PCOC", "paper F-RCE", "paper AUC")
     lines: list[tuple[Cell, ...]] = []
     for name, trials in methods.items():
@@ -169,33 +180,26 @@ def _table(task: str, trained: Trained, methods: dict[str, list[Trial]]) -> Tabl
                 *theirs,
             )
         )
-    caption = f"{task}; the base predictor knew {trained} of the features" if trained == "half" else task
-    return Table(slug(task) if trained == "all" else f"{slug(task)}-half", caption, headings, lines)
+    return Table(slug(task), task, headings, lines)
 
 
-def _finding(results: Results) -> list[str]:
-    sentences = []
-    for trained in dict.fromkeys(key[1] for key in results):
-        parts, raised, cases, worse = [], 0, 0, 0
-        for (task, known), methods in results.items():
-            if known != trained:
-                continue
-            gains = {}
-            for contender in (row for row in ROSTER if row.name in MODELS):
-                before, after = methods[contender.name], methods[aux_name(contender)]
-                gains[contender.name] = float(np.mean(column(after, "auc")) - np.mean(column(before, "auc")))
-                worse += int(np.mean(errors(after, "pcoc")) > np.mean(errors(before, "pcoc")))
-            raised, cases = raised + sum(gain >= RISE for gain in gains.values()), cases + len(gains)
-            low, high = (f(gains, key=lambda name: gains[name]) for f in (min, max))
-            parts.append(f"{task}: {gains[low]:+.4f} ({low}) to {gains[high]:+.4f} ({high})")
-        who = "knew all the features" if trained == "all" else "knew half of them"
-        sentences.append(
-            f"Where the base predictor {who}, the AUC rises by {RISE} or more in {raised} of {cases} cases "
-            f"({'; '.join(parts)}), and the PCOC moves away from 1 in {worse}."
-        )
+def _finding(results: Results, trained: Trained) -> list[str]:
+    parts, raised, cases, worse = [], 0, 0, 0
+    for task, methods in results.items():
+        gains = {}
+        for contender in (row for row in ROSTER if row.name in MODELS):
+            before, after = methods[contender.name], methods[aux_name(contender)]
+            gains[contender.name] = float(np.mean(column(after, "auc")) - np.mean(column(before, "auc")))
+            worse += int(np.mean(errors(after, "pcoc")) > np.mean(errors(before, "pcoc")))
+        raised, cases = raised + sum(gain >= RISE for gain in gains.values()), cases + len(gains)
+        low, high = (f(gains, key=lambda name: gains[name]) for f in (min, max))
+        parts.append(f"{task}: {gains[low]:+.4f} ({low}) to {gains[high]:+.4f} ({high})")
+    sentences = [
+        f"Where the base predictor knew {trained} of the features, the AUC rises by {RISE} or more in {raised} of "
+        f"{cases} cases ({'; '.join(parts)}), and the PCOC moves away from 1 in {worse}."
+    ]
     baselines = [aux_name(row) for row in ROSTER if row.name in MODELS and row.name in ("NeuCalib", "AdaCalib")]
-    for (task, trained), methods in results.items():
+    for task, methods in results.items():
         levels = {name: float(np.mean(column(trials, "log_loss"))) for name, trials in methods.items()}
-        title = f"{task}, {trained} of the features known: log-loss"
-        sentences.append(remains(levels, baselines, title, "-Aux"))
+        sentences.append(remains(levels, baselines, f"{task}: log-loss", "-Aux"))
     return sentences

@@ -4,8 +4,7 @@ import numpy as np
 
 from reproduction.pages import Cell, Page, Table, Value
 from reproduction.published import BALANCE
-from reproduction.settings import Settings
-from reproduction.setup import SeenTasks, quick_note
+from reproduction.settings import SeenTasks, Settings, quick_note
 from reproduction.significance import difference, remains
 from reproduction.trials import BAYES, BAYES_NONE, MCNETS, ROSTER, Trial, column, run_trial, settings_note, trained_note
 

@@ -148,6 +148,7 @@ for _name, _about in (
     ("sir", "SIR's unusual value in Table 1: the readings of its text."),
     ("networks", "Other monotone networks in MCNet: accuracy, order, time and size."),
     ("auxiliary", "Table 2: an auxiliary network beside each calibrator."),
+    ("features", "The same where the base predictor knew half of the features."),
     ("balance", "Table 3: the field-balance regulariser."),
     ("efficiency", "Time per epoch and memory against T, and time per row."),
     ("curves", "The figure of calibration functions."),

@@ -5,8 +5,7 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray
 from reproduction.pages import Cell, Page, Table, Value
 from reproduction.plots import draw_curves
-from reproduction.settings import Settings
-from reproduction.setup import SeenTasks, quick_note
+from reproduction.settings import SeenTasks, Settings, quick_note
 from reproduction.tasks import Sample, Task
 from reproduction.trials import (
     BAYES_NONE,

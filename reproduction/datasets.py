@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from reproduction.impressions import PRESETS, SPLITS, Preset, simulate_impressions
 from reproduction.pages import Cell, Page, Table
 from reproduction.published import CONVERSIONS, PERFORMANCE
-from reproduction.settings import Settings
-from reproduction.setup import SeenTasks, quick_note
+from reproduction.settings import SeenTasks, Settings, quick_note
 
 CLAIM = (
     "AliExpress has 9.1 M training, 3.0 M validation and 5.6 M test impressions in 4 fields, Huawei Browser 343 M, 49 "

@@ -9,10 +9,14 @@ A block whose page is not among the results says so. The kinds are
 - `notes PAGE PHRASE`: the notes of a page that have the phrase;
 - `table TABLE: COLUMN; COLUMN`: these columns of a table, or all of them; `TABLE + TABLE` one below the other;
 - `tables COLUMN; COLUMN: TABLE = TITLE; TABLE = TITLE`: these columns of several tables, side by side.
+
+Below the figures of a quick or smaller form stands what it was: its data, its seeds, and what else it changed.
 """
 
 import re
 from pathlib import Path
+
+from reproduction.settings import FULL_SCALE
 
 __all__ = ["documentation", "page_table"]
 
@@ -29,6 +33,7 @@ def documentation(text: str) -> str:
     def block(match: re.Match[str]) -> str:
         try:
             written = kinds[match[2]](match[3] or "")
+            written += "".join(_mark(name) for name in dict.fromkeys(_pages(match[2], match[3] or "")))
         except FileNotFoundError as missing:
             written = f"*There is no result of this yet: `python -m reproduction {Path(missing.filename).stem}`.*"
         return f"{match[1]}{written}\n{match[4]}"
@@ -38,13 +43,53 @@ def documentation(text: str) -> str:
 
 def page_table(name: str) -> list[list[str]]:
     """Return the cells of a table of the results, its headings first: `performance-tests`, or `nyc/networks-kinds`."""
-    folder, _, table = name.rpartition("/")
-    page = _page(f"{folder}/{table.partition('-')[0]}" if folder else table.partition("-")[0])
-    found = re.search(rf"\n((?:\|[^\n]*\n)+)\n\(\[{re.escape(table)}\.csv\]", page)
+    table = name.rpartition("/")[2]
+    found = re.search(rf"\n((?:\|[^\n]*\n)+)\n\(\[{re.escape(table)}\.csv\]", _page(_page_of(name)))
     if found is None:
         raise LookupError(f"the results have no table {name}")
     lines = [line.strip("| ").split(" | ") for line in found[1].splitlines()]
     return [lines[0], *lines[2:]]
+
+
+def _page_of(table: str) -> str:
+    """Return the page that a table is on.
+
+    >>> _page_of("flights3m/networks-kinds")
+    'flights3m/networks'
+    """
+    folder, slash, name = table.rpartition("/")
+    return f"{folder}{slash}{name.partition('-')[0]}"
+
+
+def _pages(kind: str, wanted: str) -> list[str]:
+    """Return the pages that the figures of a block come from."""
+    if kind in ("found", "notes"):
+        return [wanted.partition(" ")[0]]
+    if kind == "table":
+        return [_page_of(table) for table in wanted.partition(": ")[0].split(" + ")]
+    return [_page_of(table.partition(" = ")[0]) for table in wanted.partition(": ")[2].split("; ") if table]
+
+
+def _form(page: str) -> str:
+    """Return what form of a study a page has; the data and seeds that are given are full whatever they are."""
+    if "Quick form; it changes" in page:
+        return "**quick**"
+    size = re.search(r"simulated at scale ([\d.]+); (\d+) seed", page)
+    if size is None or int(size[2]) > 1:
+        return "full"
+    return "full, one seed" if float(size[1]) >= FULL_SCALE else "**smaller**"
+
+
+def _mark(name: str) -> str:
+    """Return, for a page that is not of the full form, what it was; nothing for others."""
+    page = _page(name)
+    form = _form(page).strip("*")
+    if form.startswith("full"):
+        return ""
+    data = page.split("\n\n")[1].removeprefix("Data: ").partition(". Run on ")[0]
+    note = re.search(r"Quick form; it changes: [^;]*; ([^\n]*)\. Everything else", page)
+    changes = f"; {note[1]}" if note else ""
+    return f"\n\n*{form.capitalize()} form of `{name}`: {data}{changes}.*"
 
 
 def _page(name: str) -> str:
@@ -57,8 +102,7 @@ def _runs(_: str) -> str:
     for path in sorted(RESULTS.rglob("*.md")):
         page = path.read_text("utf-8")
         setting = page.split("\n\n")[1].removeprefix("Data: ")
-        form = "**quick**" if "Quick form; it changes" in page else "full"
-        lines.append(f"| {path.relative_to(RESULTS).with_suffix('')} | {form} | {setting} |")
+        lines.append(f"| {path.relative_to(RESULTS).with_suffix('')} | {_form(page)} | {setting} |")
     return "\n".join(lines)
 
 

@@ -16,8 +16,7 @@ from reproduction.impressions import PRESETS
 from reproduction.literal import train_literal
 from reproduction.pages import Cell, Page, Table, Value
 from reproduction.published import EFFICIENCY, INFERENCE
-from reproduction.settings import Settings
-from reproduction.setup import SeenTasks, quick_note
+from reproduction.settings import SeenTasks, Settings, quick_note
 from reproduction.tasks import Sample, Task
 from reproduction.trials import ROSTER, Contender, Trained, fit_contender, predict, settings_note, trained_note
 

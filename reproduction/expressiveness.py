@@ -15,8 +15,7 @@ from mcnet.networks.training_points import TrainingCells
 from mcnet.sketch.sketch import Sketch
 from reproduction.pages import Cell, Page, Table, Value
 from reproduction.plots import draw_curves, draw_error
-from reproduction.settings import Settings
-from reproduction.setup import listed, quick_note
+from reproduction.settings import Settings, listed, quick_note
 
 CLAIM = (
     "Step and linear functions cannot follow a nonlinear truth, MCNet can (Figure 1); a monotone network is a "

@@ -10,14 +10,20 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray
 from mcnet.networks.bank import BankFit
 from reproduction.few_steps import FewSteps, few_steps_sentence, few_steps_table, follow_few_steps
-from reproduction.forces import Forces, bin_pcoc, watch_forces
 from reproduction.kept_trainings import KeptTrainings, Look, Training
-from reproduction.literal import START_WORDS, LiteralRecipe, follow_literal, predict_literal
+from reproduction.literal import (
+    START_WORDS,
+    Forces,
+    LiteralRecipe,
+    bin_pcoc,
+    follow_literal,
+    predict_literal,
+    watch_forces,
+)
 from reproduction.pages import Cell, Page, Table, Value
 from reproduction.plots import draw_bins
 from reproduction.published import PERFORMANCE, PERFORMANCE_STD
-from reproduction.settings import Settings
-from reproduction.setup import SeenTasks, listed, quick_note
+from reproduction.settings import SeenTasks, Settings, listed, quick_note
 from reproduction.tasks import MOST_TEST_ROWS, Task
 from reproduction.trials import (
     BAYES_NONE,
@@ -110,11 +116,7 @@ def headline(settings: Settings) -> Page:
                     results.setdefault((recipe, epochs), []).append(look)
             if seed == 0 and training.forces is not None:
                 forces[recipe.order] = training.forces
-    if kept.found:
-        settings.tell(
-            f"headline: {kept.found} of {trainings} trainings were finished by an earlier run on the same rows and "
-            f"settings, and were not run again; to train them again, delete {kept.folder}"
-        )
+    kept.tell(settings, "headline", trainings)
     ratio = Value.of(ratios).mean
     bins = {
         f"β = {recipe.order:g}": results[recipe, grid.epochs[-1]][0].bins

@@ -16,8 +16,8 @@ import mcnet
 from mcnet._shared.arrays import FloatArray
 from mcnet._shared.files import checksum, write_json
 from mcnet.version import __version__
-from reproduction.forces import Forces
-from reproduction.literal import LiteralRecipe, literal_settings
+from reproduction.literal import Forces, LiteralRecipe, literal_settings
+from reproduction.settings import Settings
 from reproduction.tasks import Task
 from reproduction.trials import Trained, Trial
 
@@ -99,6 +99,14 @@ class KeptTrainings:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self._path(key), {**document, "checksum": checksum(document)}, indent=1)
 
+    def tell(self, settings: Settings, study: str, trainings: int) -> None:
+        """Tell how many of a study's trainings were found, if any."""
+        if self.found:
+            settings.tell(
+                f"{study}: {self.found} of {trainings} trainings were finished by an earlier run on the same rows and "
+                f"settings, and were not run again; to train them again, delete {self.folder}"
+            )
+
     def _path(self, key: Mapping[str, Any]) -> Path:
         return self.folder / f"{checksum(key).removeprefix('sha256:')[:16]}.json"
 
@@ -148,6 +156,6 @@ def _sources() -> str:
     here, package = Path(__file__).parent, Path(mcnet.__file__).parent
     files = [
         *(path for part in ("networks", "bayes", "calibrators") for path in sorted((package / part).glob("*.py"))),
-        *(here / f"{name}.py" for name in ("literal", "forces", "trials", "with_features")),
+        *(here / f"{name}.py" for name in ("literal", "trials", "with_features")),
     ]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]

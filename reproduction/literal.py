@@ -14,18 +14,22 @@ from sklearn.isotonic import isotonic_regression
 from mcnet._shared.arrays import FloatArray, clip_scores, logit
 from mcnet.networks.bank import BankConfig, BankFit, BankOnSharedNodes, fit_bank_on_rows, paper_config
 from mcnet.networks.objective import TANGENT_BELOW, Penalties, log_loss_from_probabilities
+from mcnet.networks.optimise import FlatAdam
 from mcnet.networks.training import RowSchedule
 from reproduction.tasks import Sample, Task
 
 __all__ = [
     "START_WORDS",
+    "Forces",
     "LiteralRecipe",
     "best_monotone_log_loss",
+    "bin_pcoc",
     "follow_literal",
     "literal_settings",
     "objective_and_gradient",
     "predict_literal",
     "train_literal",
+    "watch_forces",
 ]
 
 T = TypeVar("T")
@@ -205,3 +209,53 @@ def best_monotone_log_loss(task: Task, field: bool) -> float:
         rate = isotonic_regression(np.bincount(place, label) / count, sample_weight=count)[place]
         total -= float((xlogy(label, rate) + xlog1py(1.0 - label, -rate)).sum())
     return total / len(rows)
+
+
+# What pulls at a bin in literal training: the gradients of log-loss and order penalty by the offset of each bin.
+
+
+@dataclass(frozen=True)
+class Forces:
+    """Mean gradients by the offset of each bin over an epoch, and their usual size: the median bin's root mean square.
+
+    A positive gradient pushes the bin down, a negative one up.
+    """
+
+    log_loss: FloatArray
+    order: FloatArray
+    log_loss_size: float
+    order_size: float
+
+
+def watch_forces(fit: BankFit, task: Task, recipe: LiteralRecipe) -> Forces:
+    """Train a literal MCNet-None for one more epoch, and return what pulled at its bins meanwhile."""
+    bank = copy.deepcopy(fit.bank)
+    function = BankOnSharedNodes(bank, torch.zeros((1, 0), dtype=torch.int64))
+    adam = FlatAdam(bank.parameters(), (0.9, 0.999), 1e-8)
+    points = torch.as_tensor(task.validation.score)
+    label = torch.as_tensor(task.validation.label, dtype=torch.float32)
+    offsets = bank.bias_weights[-1]
+    pulls: dict[str, list[FloatArray]] = {"log_loss": [], "order": []}
+    for rows in torch.split(torch.randperm(len(points), generator=torch.Generator().manual_seed(1)), recipe.batch):
+        adam.zero()
+        values = function.at_rows(points[rows], torch.zeros((len(rows), 0), dtype=torch.int64))
+        terms = {
+            "log_loss": log_loss_from_probabilities(values, torch.ones(len(rows)), label[rows]),
+            "order": recipe.order * function.order_penalty(),
+        }
+        for name, term in terms.items():
+            gradient = torch.autograd.grad(term, offsets, retain_graph=True, materialize_grads=True)[0]
+            pulls[name].append(gradient[:, 0, 0].double().numpy().copy())
+        sum(terms.values(), torch.zeros(())).backward()  # type: ignore[no-untyped-call]
+        adam.step(recipe.learning_rate)
+    found = {name: np.array(values) for name, values in pulls.items()}
+    sizes = {name: float(np.median(np.sqrt((values**2).mean(axis=0)))) for name, values in found.items()}
+    return Forces(found["log_loss"].mean(0), found["order"].mean(0), sizes["log_loss"], sizes["order"])
+
+
+def bin_pcoc(fit: BankFit, task: Task, probability: FloatArray) -> FloatArray:
+    """Return the PCOC of the validation rows in each bin."""
+    rows = task.validation
+    place = np.searchsorted(fit.bank.edges.cpu().numpy(), rows.score, side="right")
+    positives = np.bincount(place, rows.label, fit.bank.bins)
+    return np.asarray(np.bincount(place, probability, fit.bank.bins) / np.maximum(positives, 1.0))

@@ -11,8 +11,7 @@ from mcnet.errors import CalibrationWarning
 from mcnet.networks.kinds import NETWORKS
 from mcnet.networks.optimise import one_thread
 from reproduction.pages import Cell, Page, Table, Value
-from reproduction.settings import Settings
-from reproduction.setup import SeenTasks, quick_note
+from reproduction.settings import SeenTasks, Settings, quick_note
 from reproduction.tasks import Task
 from reproduction.trials import Trial, column, judge, predict
 

@@ -6,8 +6,7 @@ from mcnet.networks.bank import BankFit
 from reproduction.literal import LiteralRecipe, follow_literal, predict_literal
 from reproduction.pages import Cell, Page, Table, Value
 from reproduction.published import OVERFITTING
-from reproduction.settings import Settings
-from reproduction.setup import SeenTasks, quick_note
+from reproduction.settings import SeenTasks, Settings, quick_note
 from reproduction.tasks import Task
 from reproduction.trials import BAYES_NONE, Trial, column, judge, mcnet_row, run_trial, settings_note, trained_note
 from reproduction.with_features import BesideRecipe, FittedBeside, fit_beside

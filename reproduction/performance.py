@@ -6,8 +6,7 @@ import numpy as np
 
 from reproduction.pages import Cell, Page, Table, Value, slug
 from reproduction.published import PERFORMANCE, PERFORMANCE_STD
-from reproduction.settings import Settings
-from reproduction.setup import SeenTasks, quick_note
+from reproduction.settings import SeenTasks, Settings, quick_note
 from reproduction.significance import paired_test, remains
 from reproduction.tasks import MOST_TEST_ROWS, Task
 from reproduction.trials import (

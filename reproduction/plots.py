@@ -12,7 +12,7 @@ from mcnet.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from reproduction.forces import Forces
+    from reproduction.literal import Forces
 
 __all__ = ["draw_bins", "draw_curves", "draw_error", "draw_lines"]
 

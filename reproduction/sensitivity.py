@@ -8,8 +8,7 @@ import numpy as np
 from reproduction.literal import LiteralRecipe, predict_literal, train_literal
 from reproduction.pages import Cell, Page, Table, Value
 from reproduction.plots import draw_lines
-from reproduction.settings import Settings
-from reproduction.setup import SeenTasks, listed, quick_note
+from reproduction.settings import SeenTasks, Settings, listed, quick_note
 from reproduction.tasks import Task
 from reproduction.trials import BAYES, MCNETS, Contender, Trial, column, judge, run_trial, settings_note, trained_note
 

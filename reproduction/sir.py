@@ -4,8 +4,7 @@ import numpy as np
 
 from reproduction.pages import Cell, Page, Table, Value
 from reproduction.published import PERFORMANCE
-from reproduction.settings import Settings
-from reproduction.setup import SeenTasks, quick_note
+from reproduction.settings import SeenTasks, Settings, quick_note
 from reproduction.tasks import Sample
 from reproduction.trials import Contender, Trial, column, run_trial, settings_note
 

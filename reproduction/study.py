@@ -23,6 +23,7 @@ STUDIES = (
     "sir",
     "networks",
     "auxiliary",
+    "features",
     "balance",
     "efficiency",
     "curves",
@@ -31,7 +32,8 @@ STUDIES = (
     "expressiveness",
 )
 
-_NEED_FEATURES = ("auxiliary", "overfitting")
+_NEED_FEATURES = ("auxiliary", "features", "overfitting")
+_MODULES = {"features": "auxiliary"}
 
 
 def run_studies(names: Sequence[str], settings: Settings) -> dict[str, Path]:
@@ -72,7 +74,7 @@ def _circumstances() -> str:
 
 
 def _study(name: str) -> Callable[[Settings], Page]:
-    found: Callable[[Settings], Page] = getattr(import_module(f"reproduction.{name}"), name)
+    found: Callable[[Settings], Page] = getattr(import_module(f"reproduction.{_MODULES.get(name, name)}"), name)
     return found
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from reproduction import documentation
-from reproduction.forces import Forces
+from reproduction.literal import Forces
 from reproduction.pages import Page, Table, Value, write_page
 from reproduction.plots import draw_bins, draw_curves, draw_error, draw_lines
 
@@ -66,19 +66,28 @@ def test_figures_of_the_documentation_come_from_the_pages_of_results(tmp_path, m
         "t", "A table", ("Method", "PCOC", "note"), [("a", Value.of([1.5]), "x"), ("b", Value.of([2.5]), "y")]
     )
     write_page(Page("p", "Title", "claim", ["one.", "two."], [first], notes=("the note",)), tmp_path, "setting")
+    note = "Quick form; it changes: fewer seeds (above); β of 1. Everything else is as in the full form."
     other = Table("t", "Another", ("Method", "PCOC"), [("a", Value.of([3.5])), ("b", "–")])
     write_page(
-        Page("q", "Title", "claim", "found", [other], notes=("Quick form; it changes: all",)), tmp_path / "n", "s"
+        Page("q", "Title", "claim", "found", [other], notes=(note,)), tmp_path / "n", "Data: d; 1 seed. Run on a day"
     )
+    settings = {"a": "scale 0.2; 3 seeds; mean", "b": "scale 1; 1 seed", "c": "scale 0.1; 1 seed"}
+    for name, size in settings.items():
+        write_page(Page(name, "Title", "claim", "found"), tmp_path / "s", f"Data: simulated at {size}. Run on a day")
     blocks = {
-        "runs": "| n/q | **quick** | s |\n| p | full | setting |",
+        "runs": "| n/q | **quick** | d; 1 seed. Run on a day |\n| p | full | setting |",
+        "runs ": "| s/a | full | simulated at scale 0.2; 3 seeds; mean. Run on a day |\n"
+        "| s/b | full, one seed | simulated at scale 1; 1 seed. Run on a day |\n"
+        "| s/c | **smaller** | simulated at scale 0.1; 1 seed. Run on a day |",
+        "found s/b": "- found\n<!-- END",
+        "found s/c": "- found\n\n*Smaller form of `s/c`: simulated at scale 0.1; 1 seed.*",
         "found p": "- one.\n- two.",
         "found p two": "- two.",
-        "found n/q": "- found",
+        "found n/q": "- found\n\n*Quick form of `n/q`: d; 1 seed; β of 1.*",
         "notes p the note": "the note",
         "found auxiliary": "There is no result of this yet: `python -m reproduction auxiliary`",
         "table p-t: Method; note": "| Method | note |\n| --- | --- |\n| a | x |\n| b | y |",
-        "table p-t + n/q-t: Method; PCOC": "| b | 2.5000 |\n| a | 3.5000 |\n| b | – |",
+        "table p-t + n/q-t: Method; PCOC": "| b | 2.5000 |\n| a | 3.5000 |\n| b | – |\n\n*Quick form of `n/q`: d",
         "tables PCOC: p-t = One; n/q-t = Two": "| One: PCOC | Two: PCOC |\n| --- | ---: | ---: |\n| a | 1.5000 | 3.5",
     }
     for asked, expected in blocks.items():

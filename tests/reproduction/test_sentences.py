@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from reproduction import auxiliary, balance, curves, few_steps, headline, overfitting, performance, sensitivity, sir
-from reproduction.forces import Forces
 from reproduction.kept_trainings import Look
-from reproduction.literal import LiteralRecipe
+from reproduction.literal import Forces, LiteralRecipe
 from reproduction.pages import Value
 from reproduction.settings import Settings
 from reproduction.sources import open_source
@@ -146,13 +145,14 @@ def test_auxiliary_counts_rises_that_the_table_shows():
             methods[auxiliary.aux_name(contender)] = [trial(auc=0.7 + gain, pcoc=1.1)]
         return methods
 
-    found = {("CTR (AliExpress)", "all"): aucs(0.00001, 0.0003, -0.01, 0.02, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)}
-    text, left = auxiliary._finding(found)
+    found = {"CTR (AliExpress)": aucs(0.00001, 0.0003, -0.01, 0.02, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)}
+    text, left = auxiliary._finding(found, "all")
+    assert text.startswith("Where the base predictor knew all of the features, ")
     assert "the AUC rises by 0.0001 or more in 2 of 10 cases (CTR (AliExpress): -0.0100 (" in text
     assert text.endswith("and the PCOC moves away from 1 in 10.")
-    assert "all of the features known: log-loss of MCNet-None-Aux and MCNet-Field-Aux as printed" in left
+    assert "CTR (AliExpress): log-loss of MCNet-None-Aux and MCNet-Field-Aux as printed" in left
     assert "(NeuCalib-Aux). What beats it: as printed neither" in left
-    lines = {line[0]: line for line in auxiliary._table("CTR (AliExpress)", "all", next(iter(found.values()))).lines}
+    lines = {line[0]: line for line in auxiliary._table("CTR (AliExpress)", found["CTR (AliExpress)"]).lines}
     assert lines["NeuCalib"][-3:] == ("0.8472", "10.82%", "0.7216")  # of Table 1
     assert lines["NeuCalib-Aux"][-3:] == ("0.8966", "7.33%", "0.7258")  # of Table 2
     assert lines["BayesMCNet"][-3:] == ("–", "–", "–")

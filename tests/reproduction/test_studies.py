@@ -24,7 +24,7 @@ from reproduction.literal import LiteralRecipe
 from reproduction.settings import Settings
 from reproduction.sources import open_source
 from reproduction.tasks import write_tasks
-from reproduction.trials import Trial
+from reproduction.trials import Trained, Trial
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def simulated(scale, folder):
 
 @pytest.mark.parametrize("name", [name for name in study.STUDIES if name not in ("performance", "expressiveness")])
 def test_a_study_writes_a_page_with_claim_finding_and_table(settings, name):
-    if name == "auxiliary":  # it trains base predictors, whose time grows with the rows
+    if name in ("auxiliary", "features"):  # they train base predictors, whose time grows with the rows
         settings = simulated(0.0015, settings.out)
     path = study.run_studies([name], settings)[name]
     text = path.read_text()
@@ -97,6 +97,8 @@ def test_the_whole_study_on_scores_leaves_out_what_needs_features_and_writes_an_
     assert "standard deviation)" not in page.split("**The paper")[0]
     assert "p < 0.05" not in page
     assert "Not run: scores.parquet has no features" in index
+    with pytest.raises(InputError, match="one that knew half of the features needs --data simulated"):
+        study.run_studies(["features"], own)
 
 
 @pytest.mark.parametrize("name", ["headline", "sensitivity"])
@@ -160,3 +162,20 @@ def test_a_kept_training_is_for_the_same_rows_recipe_and_epochs(tmp_path, settin
         kept.key(task, recipe, (1, 3), False),
     ):
         assert kept.read(other) is None
+
+
+def test_a_kept_trial_is_for_the_same_rows_features_settings_and_seed(tmp_path):
+    (task,) = open_source("simulated", scale=0.0015).tasks(0, wanted=("CTR (AliExpress)",), trained="all")
+    kept, made = KeptTrainings(tmp_path), Trial({"pcoc": 0.9}, np.ones(4), 1.0, Trained(3, 10, left=0.5))
+
+    def forbidden():
+        raise AssertionError("trained again")
+
+    assert kept.trial(task, "a = b", 0, lambda: made) is made
+    again = kept.trial(task, "a = b", 0, forbidden)
+    assert (dict(again.figures), again.trained) == ({"pcoc": 0.9}, made.trained)
+    rows, validation = len(task.validation), task.validation
+    halved = replace(task, validation=replace(validation, features=validation.features.half()))
+    for other in ((task.first(rows - 1), "a = b", 0), (halved, "a = b", 0), (task, "a = c", 0), (task, "a = b", 1)):
+        with pytest.raises(AssertionError, match="trained again"):
+            kept.trial(*other, forbidden)

@@ -11,7 +11,6 @@ from mcnet.calibrators import methods as registry
 from mcnet.errors import InputError
 from reproduction.auxiliary import trial_with_features
 from reproduction.balance import MODELS
-from reproduction.forces import watch_forces
 from reproduction.literal import (
     LiteralRecipe,
     best_monotone_log_loss,
@@ -19,6 +18,7 @@ from reproduction.literal import (
     objective_and_gradient,
     predict_literal,
     train_literal,
+    watch_forces,
 )
 from reproduction.significance import errors, paired_test
 from reproduction.sources import open_source

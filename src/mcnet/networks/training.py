@@ -385,19 +385,6 @@ class AuxiliaryFit:
             parts.append(values + self.auxiliary(part.numbers, part.categories).double())
         return np.asarray(expit(torch.cat(parts).cpu().numpy()))
 
-    def state(self) -> dict[str, Tensor]:
-        """Return every tensor of both parts by name, ready for safetensors."""
-        named = {"function": self.function.module, "auxiliary": self.auxiliary}
-        return {
-            f"{part}.{name}": tensor.detach().cpu().clone().contiguous()
-            for part, module in named.items()
-            for name, tensor in module.state_dict().items()
-        }
-
-    def description(self) -> dict[str, Any]:
-        """Return the shape of the auxiliary network, ready for JSON."""
-        return dict(self.auxiliary.shape)
-
 
 def fit_with_auxiliary(
     function: RowFunction,

@@ -147,11 +147,6 @@ class TrainingCells:
         keep = weight > 0
         return cls(logit[keep], context[keep], weight[keep], positives[keep], codes, sizes)
 
-    @property
-    def mass(self) -> float:
-        """The total weight N."""
-        return float(self.weight.sum())
-
 
 def as_codes(codes: NDArray[np.integer] | None, rows: int, sizes: tuple[int, ...]) -> IntArray:
     """Return field codes as `[rows, fields]`, where every value never seen becomes the code `size` of its field."""
