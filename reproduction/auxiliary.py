@@ -184,19 +184,23 @@ def _table(task: str, methods: dict[str, list[Trial]]) -> Table:
 
 
 def _finding(results: Results, trained: Trained) -> list[str]:
-    parts, raised, cases, worse = [], 0, 0, 0
+    parts, raised, cases, worse, nothing = [], 0, 0, 0, 0
     for task, methods in results.items():
         gains = {}
         for contender in (row for row in ROSTER if row.name in MODELS):
             before, after = methods[contender.name], methods[aux_name(contender)]
             gains[contender.name] = float(np.mean(column(after, "auc")) - np.mean(column(before, "auc")))
             worse += int(np.mean(errors(after, "pcoc")) > np.mean(errors(before, "pcoc")))
+            start = methods["Base"] if contender.training == "trained on" else before
+            same = np.allclose(column(after, "log_loss"), column(start, "log_loss"), rtol=1e-6)
+            nothing += int(same and contender.training != "as printed")
         raised, cases = raised + sum(gain >= RISE for gain in gains.values()), cases + len(gains)
         low, high = (f(gains, key=lambda name: gains[name]) for f in (min, max))
         parts.append(f"{task}: {gains[low]:+.4f} ({low}) to {gains[high]:+.4f} ({high})")
     sentences = [
         f"Where the base predictor knew {trained} of the features, the AUC rises by {RISE} or more in {raised} of "
-        f"{cases} cases ({'; '.join(parts)}), and the PCOC moves away from 1 in {worse}."
+        f"{cases} cases ({'; '.join(parts)}), and the PCOC moves away from 1 in {worse}. In "
+        f"{nothing} nothing is learnt, as no epoch is better on rows held back."
     ]
     baselines = [aux_name(row) for row in ROSTER if row.name in MODELS and row.name in ("NeuCalib", "AdaCalib")]
     for task, methods in results.items():
