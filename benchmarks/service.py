@@ -40,8 +40,8 @@ def make_registry(folder: Path, versions: int = 3) -> tuple[Registry, list[Any]]
 
 
 @contextlib.contextmanager
-def constant_server(folder: Path) -> Iterator[int]:
-    """Run the server that answers a constant, and give its port."""
+def constant_server(folder: Path) -> Iterator[tuple[int, int]]:
+    """Run the server that answers a constant, and give its port and its process."""
     port = free_port()
     process = start_constant(folder, port)
     try:
@@ -51,7 +51,7 @@ def constant_server(folder: Path) -> Iterator[int]:
                 break
             assert time.monotonic() < until
             time.sleep(0.05)
-        yield port
+        yield port, process.pid
     finally:
         process.terminate()
         process.wait()
@@ -72,21 +72,29 @@ def cpu_seconds(root: int) -> float:
 
 
 def throughput(folder: Path, registry: Registry, rounds: int, seconds: int) -> list[list[str]]:
-    """Compare one worker with the constant server, in turns: requests per second, and the 99 % latency at half load."""
+    """Compare one worker with the constant server, in turns: requests per second, CPU, 99 % latency at half load."""
     rates: dict[str, list[float]] = {"constant": [], "service": []}
     late: dict[str, list[float]] = {"constant": [], "service": []}
-    with constant_server(folder) as port, running(registry.path, folder) as service:
-        ports = {"constant": port, "service": service.port}
+    each: dict[str, list[float]] = {"constant": [], "service": []}
+    with constant_server(folder) as (port, process), running(registry.path, folder) as service:
+        ports, processes = (
+            {"constant": port, "service": service.port},
+            {"constant": process, "service": service.process.pid},
+        )
         for _ in range(rounds):
             for name in ports:
+                before = cpu_seconds(processes[name])
                 rates[name].append(most_requests(ports[name], seconds))
+                each[name].append((cpu_seconds(processes[name]) - before) / (rates[name][-1] * seconds))
         half = statistics.median(rates["service"]) / 2.0
         for _ in range(rounds):
             for name in ports:
                 late[name].append(tail_latency(ports[name], half, seconds))
     ratios = [ours / theirs for ours, theirs in zip(rates["service"], rates["constant"], strict=True)]
     slower = [ours / theirs for ours, theirs in zip(late["service"], late["constant"], strict=True)]
-    middle = {name: statistics.median(found) for name, found in (rates | {}).items()}
+    dearer = [theirs / ours for ours, theirs in zip(each["service"], each["constant"], strict=True)]
+    middle = {name: statistics.median(found) for name, found in rates.items()}
+    cpu = {name: statistics.median(found) for name, found in each.items()}
     tail = {name: statistics.median(found) for name, found in late.items()}
     spread = f"{min(ratios):.0%} … {max(ratios):.0%}"
     return [
@@ -95,6 +103,12 @@ def throughput(folder: Path, registry: Registry, rounds: int, seconds: int) -> l
             f"{middle['service']:,.0f}; constant {middle['constant']:,.0f}",
             f"{statistics.median(ratios):.0%} of the constant's ({spread})",
             "75 % or more",
+        ],
+        [
+            "the same, by the CPU of the server per request",
+            f"{report.seconds(cpu['service'])}; constant {report.seconds(cpu['constant'])}",
+            f"{statistics.median(dearer):.0%} of the constant's requests per CPU second",
+            "",
         ],
         [
             f"99 % latency at half load ({half:,.0f} requests/s)",

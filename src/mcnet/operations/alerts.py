@@ -33,8 +33,8 @@ from mcnet.version import __version__
 
 FieldValues = Literal["show", "hash", "hide"]
 FIELD_VALUES = ("show", "hash", "hide")
-_KEY = "field value key"
-"""The kind of the document with the key of the hashes."""
+HASH_KEY = "field value key"
+"""The kind of the document with the key of the hashes; none before the first run of a head."""
 
 
 def check_field_values(field_values: str) -> FieldValues:
@@ -46,15 +46,9 @@ def check_field_values(field_values: str) -> FieldValues:
 
 def make_key(state: LoopState) -> str:
     """Return the key of the hashes of a head; made when it is first needed."""
-    if state.get(_KEY) is None:
-        state.put(_KEY, secrets.token_hex(16))
-    return str(state.get(_KEY))
-
-
-def find_key(state: LoopState) -> str | None:
-    """Return the key of the hashes of a head; None if no run has made one yet."""
-    key: str | None = state.get(_KEY)
-    return key
+    if state.get(HASH_KEY) is None:
+        state.put(HASH_KEY, secrets.token_hex(16))
+    return str(state.get(HASH_KEY))
 
 
 def name_of(what: str, field_values: FieldValues, key: str) -> str:

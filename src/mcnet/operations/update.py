@@ -6,7 +6,6 @@ import time as clock
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
@@ -346,7 +345,7 @@ def update(
             learnt = learn_journal(
                 past, Checkpoints(state), method=method, delay=late, until=last, look=look, progress=progress
             )
-            run = _Run(opened, lease, past, gate, late, alpha, force, note, started)
+            run = _Run(opened, lease, opened.versions(name), state, past, gate, late, alpha, force, note, started)
             done = run.publish_and_record(learnt, added, status)
             past.close()
         except Exception as error:
@@ -391,6 +390,8 @@ class _Run:
 
     store: Store
     lease: Lease
+    registry: Registry
+    state: LoopState
     journal: Journal
     gate: Gate
     delay: int
@@ -398,14 +399,6 @@ class _Run:
     force: bool
     note: str
     started: float
-
-    @cached_property
-    def registry(self) -> Registry:
-        return self.store.versions(self.lease.head)
-
-    @cached_property
-    def state(self) -> LoopState:
-        return self.store.state(self.lease.head)
 
     def publish_and_record(self, learnt: Learnt | None, added: NewRows, page: str | PathLike[str] | None) -> Update:
         """Publish the new model if it may be, and keep the line of the run and the monitor, in one transaction."""

@@ -72,6 +72,8 @@ class Database:
         else:
             self.path = disk_path(address, "a store in a file")
             self.url = URL.create("sqlite", database=str(self.path.absolute()))
+        self.is_sqlite = self.path is not None
+        """Whether it is a file on this machine."""
         self._engine: tuple[int, Engine] | None = None
         self._joined = threading.local()
         self._is_current = False
@@ -81,11 +83,6 @@ class Database:
     def name(self) -> str:
         """How people know the database; without secrets."""
         return str(self.path or self.url.set(drivername="postgresql").render_as_string(hide_password=True))
-
-    @property
-    def is_sqlite(self) -> bool:
-        """Whether it is a file on this machine."""
-        return self.path is not None
 
     # -- transactions ---------------------------------------------------------------------------------------------
 

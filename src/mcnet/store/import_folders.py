@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -80,7 +81,8 @@ def import_folder(store: Store, folder: str | PathLike[str], head: str | None = 
         _require_format(path / "registry.json", "mcnet registry")
         with _unused(path, ".lock", "loop/.lock"), store.writing_head("versions", name) as (connection, found):
             return _registry(store, path, connection, found)
-    raise InputError(f"{path} is neither a journal nor a registry of mcnet; name such a folder")
+    what = "is neither a journal nor a registry of mcnet" if path.is_dir() else "is no folder"
+    raise InputError(f"{path} {what}; name the folder of a journal or of a registry")
 
 
 @contextmanager
@@ -287,7 +289,7 @@ def _registry(store: Store, folder: Path, connection: Connection, head: Head) ->
     if head.pointer == "{}":
         pointer = _json(folder / "current.json", left_out)
         if pointer is not None:
-            text = json.dumps({**Pointer.of(pointer).document(), "since": pointer.get("since")})
+            text = json.dumps({**msgspec.convert(pointer, Pointer).document(), "since": pointer.get("since")})
             one = heads.c.id == head.id
             connection.execute(heads.update().where(one).values(pointer=text, moves=heads.c.moves + 1))
             store.database.tell(connection, head.name)

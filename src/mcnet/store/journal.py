@@ -3,15 +3,13 @@
 import dataclasses
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from os import fspath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from mcnet._shared.arrays import ScoreType
 from mcnet.errors import BusyError, InputError, McnetError
@@ -42,7 +40,7 @@ from mcnet.store.entries import (
     weighted_sum,
 )
 from mcnet.store.schema import entries, keys
-from mcnet.store.store import Head, OfHead
+from mcnet.store.store import OfHead
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -77,6 +75,8 @@ class Journal(OfHead):
     >>> journal.periods
     ['2026-11-16']
     """
+
+    lock = "journal"
 
     # -- adding ---------------------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class Journal(OfHead):
             raise InputError("the sketch has no rows; at least one row is needed")
         Addition(source, age).check()
         described = entry_of(sketch, period_text(period), source, age, largest_weight)
-        return self._commit(lambda: [described], replace=replace, every=every, allow=allow)
+        return commit_parts(self.store, self.head, lambda: [described], replace=replace, every=every, allow=allow)
 
     def add_parts(
         self, parts: Mapping[Any, Sketch], *, source: str, replace: bool = False, allow: str | Collection[str] = ()
@@ -139,7 +139,9 @@ class Journal(OfHead):
         -------
         Added : what changed.
         """
-        return self._commit(
+        return commit_parts(
+            self.store,
+            self.head,
             lambda: (entry_of(part, period_text(period), source, None) for period, part in parts.items()),
             replace=replace,
             allow=allow,
@@ -275,19 +277,7 @@ class Journal(OfHead):
                     age = how.age if how.counted is None else age_when_counted(period, every, how.counted)
                     yield entry_of(sketch, period, how.source or fspath(path), age, largest.value)
 
-            return self._commit(described, replace=how.replace, every=every, allow=how.allow)
-
-    def _commit(self, parts: Callable[[], Iterable[tuple[Entry, Sketch]]], **options: Any) -> Added:
-        return commit_parts(self.store, self.head, parts, **options)
-
-    def changing(self) -> AbstractContextManager[tuple[Connection, Head]]:
-        """Change the rows of the head in one transaction, one process at a time.
-
-        Returns
-        -------
-        AbstractContextManager : gives the connection, and the head as it is now.
-        """
-        return self.store.writing_head("journal", self.head, create=False)
+            return commit_parts(self.store, self.head, described, replace=how.replace, every=every, allow=how.allow)
 
     def remove(self, source: str, period: Any = None) -> int:
         """Remove what a source gave.

@@ -33,7 +33,7 @@ class LoopState(OfHead):
         ----------
         run : its outcome and reason, and what the next runs need to know, as JSON-able values.
         """
-        with self.store.writing_head("versions", self.head) as (connection, head):
+        with self.changing(create=True) as (connection, head):
             connection.execute(runs.insert().values(head=head.id, line=_text(run)))
 
     def runs(self, last: int | None = None) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ class LoopState(OfHead):
         document : its state.
         sketches : the sketch files that the state names.
         """
-        with self.store.writing_head("versions", self.head) as (connection, head):
+        with self.changing(create=True) as (connection, head):
             own = checkpoints.c.head == head.id
             kept: set[int] = set()
             for other in sorted(connection.scalars(sa.select(checkpoints.c.ticks).where(own))):  # oldest first
@@ -98,7 +98,7 @@ class LoopState(OfHead):
         document : JSON-able values.
         name : tells documents of one kind apart.
         """
-        with self.store.writing_head("versions", self.head) as (connection, head):
+        with self.changing(create=True) as (connection, head):
             own = (documents.c.head == head.id) & (documents.c.kind == kind) & (documents.c.name == name)
             connection.execute(documents.delete().where(own))
             if document is not None:

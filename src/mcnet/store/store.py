@@ -4,7 +4,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -498,12 +498,28 @@ class OfHead:
     head : its name; the only or the default one if None.
     """
 
+    lock = "versions"
+    """What of the head is changed by one process at a time."""
+
     def __init__(self, store: Store | str | PathLike[str], head: str | None = None) -> None:
         self.store = store if isinstance(store, Store) else Store(store)
         self.head = self.store.chosen_head(head)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store.name!r}, {self.head!r})"
+
+    def changing(self, *, create: bool = False) -> AbstractContextManager[tuple[Connection, Head]]:
+        """Change something of the head in one transaction, one process at a time.
+
+        Parameters
+        ----------
+        create : make a head that is not there; else it is refused.
+
+        Returns
+        -------
+        AbstractContextManager : gives the connection, and the head as it is now.
+        """
+        return self.store.writing_head(self.lock, self.head, create=create)
 
     @property
     def path(self) -> str:

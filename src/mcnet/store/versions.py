@@ -6,13 +6,14 @@ import json
 import os
 import socket
 from collections.abc import Collection
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from os import PathLike
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
@@ -81,16 +82,6 @@ class Pointer:
         kept = [number for number in self.versions if number not in gone]
         versions = tuple(number for number, _ in groupby(kept))  # each one after another one
         return Pointer(versions, self.held, tuple(number for number in self.withdrawn if number not in gone))
-
-    @staticmethod
-    def of(document: dict[str, Any]) -> "Pointer":
-        """Return the pointer that `document` described."""
-        held = document.get("held")
-        return Pointer(
-            tuple(int(number) for number in document["versions"]),
-            None if held is None else Hold(**held),
-            tuple(int(number) for number in document.get("withdrawn", ())),
-        )
 
     def document(self) -> dict[str, Any]:
         """Return the pointer as JSON has it."""
@@ -217,11 +208,10 @@ class Registry(OfHead):
 
     def _described(self, number: int, about: str) -> Version | DamagedVersion:
         try:
-            document = json.loads(about)
-            version = Version(**{**document, "fields": tuple(document["fields"])})
+            version = msgspec.json.decode(about, type=Version)
             if version.number == number:
                 return version
-        except (ValueError, TypeError, KeyError):
+        except (msgspec.MsgspecError, TypeError):
             pass
         reason = f"version {number} of {self.path} is not a version that can be read: it was altered; promote another"
         return DamagedVersion(number, reason)
@@ -360,9 +350,8 @@ class Registry(OfHead):
 
     def _pointer_of(self, head: Head) -> Pointer:
         try:
-            document = json.loads(head.pointer)
-            return Pointer.of(document) if document else Pointer()
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return msgspec.json.decode(head.pointer, type=Pointer)
+        except (msgspec.MsgspecError, TypeError) as error:
             raise FileFormatError(
                 f"the pointer of {self.head} in {self.path} is damaged ({error}); promote a version to write it again"
             ) from None
@@ -390,7 +379,7 @@ class Registry(OfHead):
         else:
             content, name = model_text(as_model(model, "a version")).encode(), "the model"
         checked, digest = model_of_bytes(content, name), hashlib.sha256(content).hexdigest()
-        with self._changing(create=True) as (connection, head):
+        with self.changing(create=True) as (connection, head):
             newest = self.looked_at(1)
             if newest and isinstance(newest[0], Version) and newest[0].digest == digest:
                 version = newest[0]
@@ -417,7 +406,7 @@ class Registry(OfHead):
         -------
         Version : the current version.
         """
-        with self._changing() as (connection, head):
+        with self.changing() as (connection, head):
             chosen = self.version(version)
             self.load(chosen.number)  # a version that cannot be served is never pointed to
             try:
@@ -450,7 +439,7 @@ class Registry(OfHead):
         -------
         bool : whether the version is current now.
         """
-        with self._changing() as (connection, head):
+        with self.changing() as (connection, head):
             pointer = self._pointer_of(head)
             if pointer.held is not None or pointer.current != (None if after is None else after.number):
                 return False
@@ -470,7 +459,7 @@ class Registry(OfHead):
         -------
         Version : the current version.
         """
-        with self._changing() as (connection, head):
+        with self.changing() as (connection, head):
             pointer = self._pointer_of(head)
             if len(pointer.versions) < 2:
                 raise InputError(f"no version of {self.path} was current before this one; promote one by number")
@@ -491,7 +480,7 @@ class Registry(OfHead):
         -------
         Hold : since when and why it is held; an earlier hold stays as it is.
         """
-        with self._changing() as (connection, head):
+        with self.changing() as (connection, head):
             current, pointer = self.current, self._pointer_of(head)
             if pointer.held is not None:
                 return pointer.held
@@ -513,7 +502,7 @@ class Registry(OfHead):
         -------
         bool : whether there was a hold.
         """
-        with self._changing() as (connection, head):
+        with self.changing() as (connection, head):
             pointer = self._pointer_of(head)
             if pointer.held is None:
                 return False
@@ -536,7 +525,7 @@ class Registry(OfHead):
         """
         if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
             raise InputError(f"keep is {keep!r}; it must be the number of versions to keep, at least 1")
-        with self._changing() as (connection, head):
+        with self.changing() as (connection, head):
             pointer = self._pointer_of(head)
             kept = pointer.versions[-2:]
             gone = sorted(set(self.numbers[:-keep]) - set(kept))
@@ -556,11 +545,8 @@ class Registry(OfHead):
         version : the number of the version that it concerns.
         details : further entries of the line.
         """
-        with self._changing() as (connection, head):
+        with self.changing() as (connection, head):
             self._record(connection, head, event, version, **details)
-
-    def _changing(self, *, create: bool = False) -> AbstractContextManager[tuple[Connection, Head]]:
-        return self.store.writing_head("versions", self.head, create=create)
 
     def _point(self, connection: Connection, head: Head, pointer: Pointer) -> None:
         moved = {"pointer": json.dumps(pointer.document()), "moves": heads.c.moves + 1}

@@ -141,13 +141,10 @@ class Board:
         for path in sorted(self.folder.glob("worker-*")):
             view = self._maps.get(path.name)
             if view is None:
-                handle = os.open(path, os.O_RDWR)
-                try:
-                    if os.fstat(handle).st_size < 8 * _SLOTS:
-                        continue  # its worker is just starting
-                    view = self._mapped(path.name, handle)
-                finally:
-                    os.close(handle)
+                if path.stat().st_size < 8 * _SLOTS:
+                    continue  # its worker is just starting
+                with path.open("r+b") as file:
+                    view = self._mapped(path.name, file.fileno())
             yield path.name, Numbers(view)
 
     def total(self) -> Numbers:
@@ -198,15 +195,12 @@ def _part_of(numbers: Numbers, head: int) -> "memoryview[float] | list[float] | 
 
 def _is_locked(path: Path) -> bool:
     """Tell whether the worker of a file lives."""
-    handle = os.open(path, os.O_RDWR)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(handle)
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
 
 
 def has_served(folder: Path) -> bool:

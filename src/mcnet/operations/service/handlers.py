@@ -411,8 +411,8 @@ def _pointed(head: ServedVersions) -> str:
     try:
         current = f"version {head.registry.current_number} is current"
         return current if head.registry.held is None else f"{current}, held"
-    except McnetError as error:
-        return str(error)
+    except McnetError:
+        return "GET /versions tells later what is current"
 
 
 def _note(request: Request) -> str:

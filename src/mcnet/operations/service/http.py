@@ -348,6 +348,9 @@ class Route:
     """What curl is given besides the address and the token."""
 
 
+_LEFT_OPEN = re.compile(r"{(\w+)}")
+
+
 class RouteTable:
     """Find the route of a request.
 
@@ -358,7 +361,8 @@ class RouteTable:
     def __init__(self, routes: list[Route]) -> None:
         self.routes = routes
         self._exact = {(route.method, route.path): route for route in routes if "{" not in route.path}
-        self._open = [(route, route.path.split("/")) for route in routes if "{" in route.path]
+        patterns = (re.compile(_LEFT_OPEN.sub(r"(?P<\1>[^/]*)", route.path)) for route in routes)
+        self._open = [(route, pattern) for route, pattern in zip(routes, patterns, strict=True) if pattern.groups]
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
         """Return the route, and the parts of the path that it leaves open."""
@@ -366,30 +370,17 @@ class RouteTable:
         exact = self._exact.get((asked, path))
         if exact is not None:
             return exact, {}
-        parts = path.split("/")
         for route, pattern in self._open:
-            if route.method == asked and (matched := _matched(pattern, parts)) is not None:
-                return route, matched
+            if route.method == asked and (matched := pattern.fullmatch(path)) is not None:
+                return route, matched.groupdict()
         allowed = {m for m, p in self._exact if p == path}
-        allowed |= {route.method for route, pattern in self._open if _matched(pattern, parts) is not None}
+        allowed |= {route.method for route, pattern in self._open if pattern.fullmatch(path)}
         if allowed:
             if "GET" in allowed:
                 allowed.add("HEAD")
             allow = ", ".join(sorted(allowed))
             raise Problem(405, f"{method} is not for this path; it takes {allow}", headers=(("allow", allow),))
         raise Problem(404, "there is nothing at this path; GET /docs lists what there is")
-
-
-def _matched(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
-    if len(pattern) != len(parts):
-        return None
-    matched = {}
-    for wanted, part in zip(pattern, parts, strict=True):
-        if wanted.startswith("{"):
-            matched[wanted[1:-1]] = part
-        elif wanted != part:
-            return None
-    return matched
 
 
 # Changes need the bearer token.

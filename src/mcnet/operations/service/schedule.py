@@ -108,8 +108,10 @@ class Learning:
             self._alerts.wake()
         if self._stop.is_set():
             return True
-        done = _document(out)
-        if done is None:
+        done: dict[str, Any] = {}
+        with suppress(ValueError):  # a job that was killed has printed nothing
+            done = json.loads(out)
+        if not done:
             code, reason = self._job.returncode, errors.strip()[-1000:]
             log_event("update failed", "error", head=head, until=until, code=code, reason=reason)
             with suppress(McnetError, OSError):
@@ -125,11 +127,3 @@ class Learning:
 
 def _now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
-
-
-def _document(printed: str) -> dict[str, Any] | None:
-    try:
-        document = json.loads(printed)
-    except ValueError:
-        return None
-    return document if isinstance(document, dict) else None

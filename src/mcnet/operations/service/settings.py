@@ -108,7 +108,7 @@ class ServiceSettings:
         return [self.public(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-_SERVER = re.compile(r'connection to server at ".*?"(, port \d+| \(.*?\))* failed')
+_SERVER = re.compile(r'(connection failed: )?connection to server at ".*?"(, port \d+| \(.*?\))* failed')
 """How libpq tells which server it could not reach."""
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mcnet.errors import McnetError
 from mcnet.model.drawing import largest_lines, lines_of, score_range
-from mcnet.operations.alerts import find_key, name_of
+from mcnet.operations.alerts import HASH_KEY, name_of
 from mcnet.operations.service.board import BUCKETS, ROUTES, Board, HeadNumbers, Numbers
 from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
@@ -64,7 +64,7 @@ class ServiceState:
     def _told_values(self, head: str, values: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return field values as they are, with hashes in the place of their names, or none."""
         how = self._settings.field_values
-        key = find_key(self._heads.store.state(head)) if how == "hash" else ""
+        key = self._heads.store.state(head).get(HASH_KEY) if how == "hash" else ""
         if how == "hide" or key is None:
             return []
         return [one | {"what": name_of(one["what"], how, key)} for one in values]
