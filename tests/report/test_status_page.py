@@ -151,6 +151,26 @@ def test_the_page_says_what_is_followed_and_what_is_suspect_and_why(tmp_path):
         assert words in text, words
 
 
+def test_a_broken_hour_does_not_squeeze_the_others_into_a_line(tmp_path):
+    broken = status()
+    wild = broken["periods"][7]
+    wild["base_pcoc"] = wild["tracker_pcoc"] = [0.07, 0.06, 0.08]
+    left_out = [{"period": wild["period"], "cause": "labels flipped?", "state": "left out"}]
+    for suspects, drawn in (([], True), (left_out, False)):
+        page = write_status_page(tmp_path / "s.html", broken | {"suspects": suspects}).read_text(encoding="utf-8")
+        assert (">0.5</text>" in page) is drawn
+        assert ("Suspect periods are not drawn." in page) is not drawn
+
+
+def test_little_evidence_names_no_change(tmp_path):
+    calm = status()
+    for evidence, told in ((7.0, True), (1.0, False)):
+        calm["monitor"]["table"][0]["log_evidence"] = evidence
+        page = write_status_page(tmp_path / "s.html", calm).read_text(encoding="utf-8")
+        assert ("<td>2026-11-12</td><td>1.300 (– … 1.500)</td><td>+31</td>" in page) is told
+        assert ("<td>–</td><td>–</td><td>–</td>" in page) is not told
+
+
 def test_midnight_has_its_hour_in_a_loop_of_hours_and_not_in_one_of_days(tmp_path):
     text = write_status_page(tmp_path / "days.html", status()).read_text(encoding="utf-8")
     assert "2026-11-15T00:00" not in text

@@ -68,7 +68,7 @@ def served(tracker):
 CAUSES = {
     "flipped": "labels fall as scores rise.*flipped",
     "shuffled": "no longer follow the scores.*wrong rows",
-    "all positive": "positives rose .*× in all values at once, scores unchanged",
+    "all positive": "positives are all .* rows where .* were expected in all values at once, scores unchanged",
     "none positive": "positives are 0 where .* in all values at once, scores unchanged: labels missing",
     "rows": "100 times the usual rows: sent more than once",
     "one value lost": "positives of value=a are 0 .*labels of this value missing",

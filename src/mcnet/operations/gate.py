@@ -573,7 +573,8 @@ def _compared(other: str, judged: Sequence[Judged], losses: Sequence[float]) -> 
 
 
 def _moves(where: str, move: float) -> str:
-    return f"{MOVES} {where} moves by {move:+.1%}"
+    shown = f"{move:+.1%}"
+    return f"{MOVES} {where} " + ("stays as it is" if shown in ("+0.0%", "-0.0%") else f"moves by {shown}")
 
 
 def _in_words(comparison: Comparison) -> str:

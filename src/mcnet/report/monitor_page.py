@@ -193,6 +193,9 @@ def status_html(status: dict[str, Any], style: str, script: str = "", root: str 
     status = _as_read(status)
     run, current, monitor = status["last_run"], status["current"], status["monitor"] or {}
     service = status.get("service")
+    # One hour of a hundred times the rows, or without positives, would squeeze all others into a line.
+    left_out = {one["period"] for one in status.get("suspects", []) if one["state"] in ("waiting", "left out")}
+    drawn = [one for one in status["periods"] if one["period"] not in left_out]
     return template("status.html.j2").render(
         status=status,
         service=service,
@@ -207,11 +210,13 @@ def status_html(status: dict[str, Any], style: str, script: str = "", root: str 
         tiles=_tiles(status),
         run=run,
         waiting=[one for one in status.get("suspects", []) if one["state"] == "waiting"],
-        calibration=_both_widths(_pcoc_picture, status["periods"]),
-        feedback=_both_widths(_rows_picture, status["periods"]),
+        calibration=_both_widths(_pcoc_picture, drawn),
+        feedback=_both_widths(_rows_picture, drawn),
         gate=_gate_lines(status),
         limit=f"{1.0 / monitor['alpha']:,.6g}" if monitor else "",
         watched=watched_lines(status),
+        telling=_TELLING,
+        left_out=left_out,
         following=following_lines(status),
         money=status.get("money"),
         amount=amount,
@@ -436,6 +441,10 @@ def following_lines(status: dict[str, Any]) -> list[str]:
     return lines
 
 
+_TELLING = 10
+"""With less evidence than this, the page names no change: its most likely beginning is a matter of chance."""
+
+
 def watched_lines(status: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what the monitor watches, all rows first, as people read it."""
     return [_watched(line) for line in (status["monitor"] or {}).get("table", [])]
@@ -443,12 +452,14 @@ def watched_lines(status: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _watched(line: dict[str, Any]) -> dict[str, Any]:
     missing = {name: float("nan") if line[name] is None else line[name] for name in ("pcoc", "pcoc_low", "pcoc_high")}
+    low, high = figure(missing["pcoc_low"], 3), figure(missing["pcoc_high"], 3)
+    changed = line["log_evidence"] >= np.log(_TELLING)
     return {
         **line,
         "name": {"level": "All rows", "slope": "Slope"}.get(line["what"], line["what"]),
-        "pcoc": figure(missing["pcoc"], 3),
-        "interval": f"{figure(missing['pcoc_low'], 3)} … {figure(missing['pcoc_high'], 3)}",
-        "excess": f"{line['excess']:+,.0f}",
+        "since": line["since"] if changed else "–",
+        "pcoc": f"{figure(missing['pcoc'], 3)} ({low} … {high})" if changed else "–",
+        "excess": f"{line['excess']:+,.0f}" if changed else "–",
         "evidence": evidence_text(line["log_evidence"]),
         "served": served_text(line.get("served")),
     }

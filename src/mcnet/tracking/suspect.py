@@ -135,6 +135,8 @@ class Counts:
         times = (self.positives + 0.5) / (self.expected + 0.5)
         if self.positives <= 0.0:
             return f"are 0 where {self.expected:,.0f} were expected"
+        if self.positives >= self.rows:
+            return f"are all {self.rows:,.0f} rows where {self.expected:,.0f} were expected"
         return f"{'rose' if times > 1.0 else 'fell'} {max(times, 1.0 / times):.2g}×"
 
     def _above_forecast(self, positives: float) -> float:
