@@ -86,6 +86,8 @@ DECREMENT = 1e-5
 RELATIVE_DECREMENT = 1e-11
 # With several fields a step takes long, and this share of the log-likelihood moves no log-loss that anyone looks at.
 RELATIVE_DECREMENT_OF_SEVERAL = 1e-6
+# Where a fit may end with something left to be gained, the share of it that the directions of its steps may miss.
+LEFT_BY_DIRECTIONS = 0.1
 # Coefficients of several fields up to which their joint covariance is computed, which takes a fifth of a second.
 LARGEST_JOINT_COVARIANCE = 1_000
 # Up to this many contexts, tables of contexts × panels are fast; with more they would be mostly empty. Combinations of
@@ -171,7 +173,7 @@ def fit_bayes(
     with _threads().limit(limits=1, user_api="blas"):
         search = Search(posterior, _first_state(posterior, combinations, start))
         if decrement > 0.0:
-            search.near, search.closely = start is not None, ROUGHLY
+            search.near, search.closely, search.enough = start is not None, ROUGHLY, LEFT_BY_DIRECTIONS * decrement
         reached = _maximise(search, None if strengths else prior, iterations=iterations, gain=decrement)
         posterior, state, arrow = reached.posterior, reached.state, reached.arrow
         if alpha_balance > 0:

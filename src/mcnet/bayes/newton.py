@@ -154,6 +154,8 @@ class Search:
         self.stuck = False
         self.closely = CLOSELY
         """The squared error of the last directions."""
+        self.enough = 0.0
+        """What a direction may leave to be gained, in units of the decrement."""
         self._several = posterior.incidence.several
         self.flat = max(FLAT, FLAT_PER_VALUE * sum(posterior.incidence.sizes)) if self._several else FLAT
         self._stale = STALE_OF_SEVERAL if self._several else STALE
@@ -261,7 +263,7 @@ class Search:
             arrow = self.arrow  # which may change the curvature
             self._system = NewtonSystem(self.information, arrow, self._matrix)
         quadratic = self.near and self.settled and (self._observed or not self._several)
-        solution = self._system.solve(gradient, self.closely if quadratic else ROUGHLY)
+        solution = self._system.solve(gradient, self.closely if quadratic else ROUGHLY, self.enough)
         self._matrix = self._system.matrix if self._system.iterations <= MOST_ITERATIONS else None
         return solution
 

@@ -319,21 +319,32 @@ def compile_functions(
     return Curves.of(pairs)
 
 
-def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, float]:
-    """Return the curves of lines in logit space, and the largest relative error they have inside the lines' knots.
+def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> Curves:
+    """Return the curves of lines in logit space.
 
     Up to a few thousand curves get their own knots, within `error`. More share one grid, as fine as a bounded memory
-    allows; what error that leaves is measured on a sample of them.
+    allows.
     """
     number = len(lines.values)
     if number <= _MOST_CURVES_WITH_OWN_KNOTS:
-        return place_knots(lines, error), error
+        return place_knots(lines, error)
     logits = _shared_logits(lines.knots, _MOST_SHARED_VALUES // number)
     values = np.empty((number, len(logits)))
     for start in range(0, number, _CURVES_PER_BLOCK):
         block = slice(start, start + _CURVES_PER_BLOCK)
         np.maximum.accumulate(_inside(sigmoid(lines.rows(block).at(logits))), axis=1, out=values[block])
-    curves = Curves.sharing(sigmoid(logits), values)
+    return Curves.sharing(sigmoid(logits), values)
+
+
+def compiled_error(lines: Lines, error: float = DEFAULT_ERROR) -> float:
+    """Return the largest relative error that `compile_lines` leaves inside the lines' knots.
+
+    On a shared grid it is measured on a sample of the curves.
+    """
+    number = len(lines.values)
+    if number <= _MOST_CURVES_WITH_OWN_KNOTS:
+        return error
+    logits = _shared_logits(lines.knots, _MOST_SHARED_VALUES // number)
     inside = logits[(logits >= lines.knots[0]) & (logits <= lines.knots[-1])]
     middles = 0.5 * (inside[1:] + inside[:-1])
     worst = 0.0
@@ -344,14 +355,15 @@ def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> tuple[Curves, f
         share = (sigmoid(middles) - sigmoid(inside[:-1])) / np.diff(sigmoid(inside))
         straight = ends[:, :-1] * (1.0 - share) + ends[:, 1:] * share
         worst = max(worst, float((np.abs(straight - exact) / tolerated(exact)).max(initial=0.0)))
-    return curves, worst
+    return worst
 
 
 def family_curves(family: CurveFamily, table: CodeArray) -> tuple[Curves, float]:
     """Return the curve of no known value, then one for each row of codes; and their largest relative error."""
     nothing = np.full((1, family.fields), -1, dtype=np.int64)
     codes = np.concatenate([nothing, table.astype(np.int64)]) if family.fields else nothing
-    return compile_lines(family.lines(codes))
+    lines = family.lines(codes)
+    return compile_lines(lines), compiled_error(lines)
 
 
 def _shared_logits(knots: FloatArray, budget: int) -> FloatArray:

@@ -1,9 +1,9 @@
 """A family of curves: every combination of field values has one, made from a few numbers for each value."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,8 @@ def believable(calibrated: FloatArray, logits: FloatArray, limit: float) -> Floa
 
     Both bounds rise with the score, so the order is kept.
     """
+    if limit == np.inf:
+        return calibrated
     return np.clip(calibrated, np.minimum(logits, -limit), np.maximum(logits, limit))
 
 
@@ -43,25 +45,38 @@ class Lines(NamedTuple):
 
     def at(self, logits: FloatArray) -> FloatArray:
         """Return the calibrated logits of all curves at the logits: `[curves, logits]`."""
-        return self._straight(slice(None), self.first_slope[:, None], self.last_slope[:, None], logits)
+        every = partial(self.values.take, axis=1)
+        return self._straight(every, self.first_slope[:, None], self.last_slope[:, None], logits)
 
     def each(self, which: NDArray[Any], logits: FloatArray) -> FloatArray:
         """Return the calibrated logit of each row, at its own logit on its own curve."""
-        return self._straight(which, self.first_slope[which], self.last_slope[which], logits)
+        first = which.astype(np.int64) * len(self.knots)
+        return self._straight(
+            lambda knot: self.values.take(first + knot), self.first_slope[which], self.last_slope[which], logits
+        )
 
     def _straight(
-        self, which: NDArray[Any] | slice, first_slope: FloatArray, last_slope: FloatArray, logits: FloatArray
+        self,
+        values: Callable[[IntArray], FloatArray],
+        first_slope: FloatArray,
+        last_slope: FloatArray,
+        logits: FloatArray,
     ) -> FloatArray:
+        """Interpolate between the `values` at the knots to both sides."""
         piece = np.clip(np.searchsorted(self.knots, logits, side="right") - 1, 0, max(len(self.knots) - 2, 0))
+        result = values(piece)
         if len(self.knots) > 1:
             width = self.knots[piece + 1] - self.knots[piece]
             share = np.clip((logits - self.knots[piece]) / width, 0.0, 1.0)
-            inside = self.values[which, piece] * (1.0 - share) + self.values[which, piece + 1] * share
-        else:
-            inside = self.values[which, piece]
-        before = np.minimum(logits - self.knots[0], 0.0)
-        beyond = np.maximum(logits - self.knots[-1], 0.0)
-        result: FloatArray = inside + first_slope * before + last_slope * beyond
+            following = values(piece + 1)
+            result *= 1.0 - share
+            following *= share
+            result += following
+        before, beyond = logits - self.knots[0], logits - self.knots[-1]
+        if logits.size and float(before.min()) < 0.0:
+            result += first_slope * np.minimum(before, 0.0)
+        if logits.size and float(beyond.max()) > 0.0:
+            result += last_slope * np.maximum(beyond, 0.0)
         return believable(result, logits, self.limit)
 
 

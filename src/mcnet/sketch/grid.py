@@ -145,6 +145,8 @@ def make_grid(resolution: Resolution) -> Grid:
 
 # Cells as plain columns, and adding up those that are the same.
 
+_CELLS_OF_A_RUN = 32
+"""Tables whose ordered runs are longer than this, on average, are sorted by merging these runs."""
 _LEAST_WEIGHT = 1e-250
 """Cells below this weight are dropped when they are scaled."""
 
@@ -252,7 +254,9 @@ class Cells:
         number += self.fold
         number <<= bits
         number += np.arange(len(self))
-        number.sort()
+        # A sum of ordered tables has few runs, which a merge sort takes as they are.
+        runs = np.count_nonzero(number[1:] < number[:-1])
+        number.sort(kind="stable" if _CELLS_OF_A_RUN * runs < len(number) else None)
         number &= (1 << bits) - 1
         return number
 
