@@ -1,5 +1,6 @@
 """The curve export on real engines gives the bits of predict, whatever types the columns have; the rest is parsed."""
 
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -475,20 +476,33 @@ def test_spark_cuts_timestamps_in_utc(clock_model, spark):
         spark.catalog.dropTempView("log")
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
-def test_clickhouse_cuts_timestamps_in_utc(clock_model, tmp_path, zone):
+@pytest.mark.parametrize("kind", ["DateTime64(6, 'UTC')", "DateTime64(6, 'Asia/Kolkata')", "String"])
+def test_clickhouse_cuts_timestamps_in_utc(clock_model, tmp_path, kind):
     session = pytest.importorskip("chdb.session", reason="chdb is not installed: pip install chdb")
     expected, select = _clock_select(clock_model, "clickhouse")
     opened = session.Session(str(tmp_path))
-    values = ", ".join(
-        f"({place}, 0.5, toTimeZone(toDateTime64('{stamp}', 6, 'UTC'), '{zone}'))"
-        for place, stamp in enumerate(stamp.replace("T", " ") for stamp in INSTANTS)
-    )
+    stamps = [f"toDateTime64('{stamp.replace('T', ' ')}', 6, 'UTC')" for stamp in INSTANTS]
+    values = ", ".join(f"({place}, 0.5, {stamp})" for place, stamp in enumerate(stamps))
+    if kind == "String":
+        values = _clock_rows("clickhouse", "string with zone")
     opened.query("CREATE DATABASE d ENGINE = Atomic")
-    opened.query(f"CREATE TABLE d.log (place Int32, score Float64, ts DateTime64(6, '{zone}')) ENGINE = Memory")
+    opened.query(f"CREATE TABLE d.log (place Int32, score Float64, ts {kind}) ENGINE = Memory")
     opened.query(f"INSERT INTO d.log VALUES {values}")
     settings = "SETTINGS session_timezone = 'Asia/Kolkata'"
     query = select.replace("`log`", "d.log")
     found = str(opened.query(f"SELECT calibrated FROM ({query}) ORDER BY place {settings}", "CSV")).split()
     opened.close()
     np.testing.assert_allclose([float(row) for row in found], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dialect", ["bigquery", "snowflake", "trino"])
+def test_other_dialects_look_for_the_zone_of_a_string(clock_model, dialect):
+    sqlglot = pytest.importorskip("sqlglot", reason="sqlglot is not installed: pip install sqlglot")
+    (select,) = sqlglot.parse(sql_text(clock_model, dialect=dialect, form="case", source="log"), read=dialect)[:1]
+    patterns = {found.expression.name for found in select.find_all(sqlglot.exp.RegexpLike)}
+    patterns = {pattern for pattern in patterns if "[Zz]" in pattern}
+    assert patterns
+    whole = re.fullmatch if dialect == "snowflake" else re.search  # REGEXP_LIKE of Snowflake is for the whole string
+    for form in ("string", "string with zone"):
+        for stamp in re.findall(r"20[-0-9:+ ]+", _clock_rows("trino", form)):
+            assert {bool(whole(pattern, stamp)) for pattern in patterns} == {form == "string with zone"}

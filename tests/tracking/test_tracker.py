@@ -310,6 +310,25 @@ def test_several_fields():
     tracker.predict([0.2], {"country": ["ES"], "source": ["a"]})
 
 
+@pytest.mark.parametrize("values", [8, 45])
+def test_rows_get_the_probabilities_of_the_whole_model_with_the_curves_of_their_contexts_alone(values):
+    draw = np.random.default_rng(3)
+    fields = {name: draw.integers(0, values, 6_000) for name in ("a", "b")}
+    score = draw.beta(1.0, 4.0, 6_000)
+    tracker = mcnet.Tracker(memories=[8.0])
+    tracker.update(score, draw.random(6_000) < expit(logit(score) + 0.1 * (fields["a"] % 3)), field=fields)
+    rows = {name: [0, 1, 2, -5, None, 3] for name in fields}
+    alone = tracker.predict(score[:6], rows)
+    assert "_compiled" not in vars(tracker)
+    whole = tracker.model_.predict(score[:6], rows)
+    np.testing.assert_allclose(alone, whole, rtol=1e-9)
+    np.testing.assert_array_equal(tracker.predict(score[:6], rows), whole)
+    tracker.update(score, draw.random(6_000) < score, field=fields)
+    for _ in range(len(tracker._learner.served_contexts)):
+        tracker.predict(score[:6], rows)
+    assert "_compiled" in vars(tracker)
+
+
 def test_a_fit_of_several_fields_from_the_last_one_is_near_one_afresh():
     rng = np.random.default_rng(4)
     parts = []

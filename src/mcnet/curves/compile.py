@@ -319,18 +319,18 @@ def compile_functions(
     return Curves.of(pairs)
 
 
-def compile_lines(lines: Lines, error: float = DEFAULT_ERROR) -> Curves:
+def compile_lines(lines: Lines, error: float = DEFAULT_ERROR, *, of: int | None = None) -> Curves:
     """Return the curves of lines in logit space.
 
     Up to a few thousand curves get their own knots, within `error`. More share one grid, as fine as a bounded memory
-    allows.
+    allows. Where these are a part of more curves, of which there are `of`, they are made as these would be.
     """
-    number = len(lines.values)
+    number = len(lines.values) if of is None else of
     if number <= _MOST_CURVES_WITH_OWN_KNOTS:
         return place_knots(lines, error)
     logits = _shared_logits(lines.knots, _MOST_SHARED_VALUES // number)
-    values = np.empty((number, len(logits)))
-    for start in range(0, number, _CURVES_PER_BLOCK):
+    values = np.empty((len(lines.values), len(logits)))
+    for start in range(0, len(values), _CURVES_PER_BLOCK):
         block = slice(start, start + _CURVES_PER_BLOCK)
         np.maximum.accumulate(_inside(sigmoid(lines.rows(block).at(logits))), axis=1, out=values[block])
     return Curves.sharing(sigmoid(logits), values)

@@ -291,6 +291,7 @@ DIALECTS = {
             "IS_NAN(CAST({} AS FLOAT64))",
             timestamp_type="DATETIME",
             zoned_type="TIMESTAMP",
+            string_with_zone="REGEXP_CONTAINS(CAST({} AS STRING), ':.*([Zz]|[+-][0-9:]+)$')",
             in_utc="DATETIME({}, 'UTC')",
             truncated="DATETIME_TRUNC({timestamp}, {unit})",
             weekday="MOD(EXTRACT(DAYOFWEEK FROM {}) + 5, 7) + 1",
@@ -313,6 +314,9 @@ DIALECTS = {
             "CAST({} AS DOUBLE) = CAST('NaN' AS DOUBLE)",
             timestamp_type="TIMESTAMP_NTZ",
             zoned_type="TIMESTAMP_TZ",
+            # A session may write timestamps without a zone with a Z. The pattern is for the whole string.
+            string_with_zone="(SYSTEM$TYPEOF({0}) LIKE 'VARCHAR%' "
+            "AND REGEXP_LIKE(CAST({0} AS VARCHAR), '.*:.*([Zz]|[+-][0-9:]+)'))",
             in_utc="CAST(CONVERT_TIMEZONE('UTC', {}) AS TIMESTAMP_NTZ)",
             weekday="DAYOFWEEKISO({})",
             casts_booleans=False,
@@ -373,6 +377,7 @@ DIALECTS = {
             by_code(doubled("'")),
             doubled('"'),
             "is_nan(CAST({} AS DOUBLE))",
+            string_with_zone="REGEXP_LIKE(CAST({} AS VARCHAR), ':.*([Zz]|[+-][0-9:]+)$')",
             weekday="DAY_OF_WEEK({})",
             ignores_case=True,
             not_null="",

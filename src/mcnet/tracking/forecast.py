@@ -361,8 +361,8 @@ class Forecast:
         return Forecast(chosen, candidates, belief, stack, centre, seasonal, position, offsets)
 
 
-def compiled_forecast(forecast: Forecast, contexts: Contexts, limit: float) -> Curves:
-    """Return what a forecast serves as curves: the pooled one, then one for each context.
+def compiled_forecast(forecast: Forecast, contexts: Contexts, limit: float, of: int | None = None) -> Curves:
+    """Return what a forecast serves as curves: the pooled one, then one for each context (a part `of` so many).
 
     No calibrated logit is beyond ± limit, unless the score's own is.
     """
@@ -370,7 +370,7 @@ def compiled_forecast(forecast: Forecast, contexts: Contexts, limit: float) -> C
     table = np.concatenate([pooled, contexts.table]) if contexts.names else pooled
     whole = replace(contexts, table=table)
     if all(expert is None or isinstance(expert, FamilyExpert) for expert in forecast.experts):
-        return compile_lines(_lines(forecast, whole, limit)).bounded()
+        return compile_lines(_lines(forecast, whole, limit), of=None if of is None else 1 + of).bounded()
 
     def calibrated(which: IntArray, logits: FloatArray) -> FloatArray:
         curve, raw = np.broadcast_arrays(which, logits)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, sigmoid, sums_by
+from mcnet._shared.arrays import FloatArray, IndexArray, sigmoid, sums_by
 from mcnet._shared.messages import counted
 from mcnet.bayes.fit import belief_limit
 from mcnet.calibrators.base import largest_contexts
@@ -546,12 +546,20 @@ class Learner:
 
     # -- serving ------------------------------------------------------------------------------------------------------
 
-    def model(self) -> CalibrationModel:
-        """Return the latest forecast as a model of plain curves."""
+    @property
+    def served_contexts(self) -> Contexts:
+        """The contexts that have a curve of their own in the model."""
+        return self.contexts.completed(MOST_COMPILED_COMBINATIONS)
+
+    def model(self, needed: IndexArray | None = None) -> CalibrationModel:
+        """Return the latest forecast as a model of plain curves, or only those of some of the served contexts."""
         rows = self.everything.sketch
         assert rows is not None
-        contexts, latest = self.contexts.completed(MOST_COMPILED_COMBINATIONS), self.forecasts[-1]
-        curves = compiled_forecast(latest, contexts, belief_limit(rows.total_weight))
+        contexts, latest = self.served_contexts, self.forecasts[-1]
+        number = len(contexts)
+        if needed is not None:
+            contexts = contexts.subset(needed)
+        curves = compiled_forecast(latest, contexts, belief_limit(rows.total_weight), number)
         effects = self.level_spread.value + self.value_spread.value
         effects += min(effects * self._gap_variance(), LARGEST_GAP_VARIANCE)
         memories = None if self.given_memories is None else list(self.given_memories)

@@ -288,6 +288,8 @@ class Tracker:
         self.memories = None if memories is None else _half_lives(memories)
         self.delay = int(delay)
         self._learner = Learner(method, self.memories, self.delay)
+        self._curves_made = 0
+        """How many curves were compiled for rows to be predicted, since the last update."""
 
     def __repr__(self) -> str:
         learner = self._learner
@@ -456,11 +458,22 @@ class Tracker:
 
     def _forget_compiled(self) -> None:
         self.__dict__.pop("_compiled", None)
+        self._curves_made = 0
+
+    def _model_for(self, scores: Any, field: Any) -> CalibrationModel:
+        """Return the model with the curves that rows need, or the whole one once as many have been made as it has."""
+        if "_compiled" in vars(self) or field is None or np.ndim(scores) == 0 or not self._learner.contexts.names:
+            return self.model_
+        contexts = self._learner.served_contexts
+        needed = np.unique(contexts.lookup(contexts.given(field)))
+        self._curves_made += len(needed)
+        return self.model_ if self._curves_made > len(contexts) else self._learner.model(needed[needed >= 0])
 
     def predict(self, scores: Any, field: Any = None, *, score_type: ScoreType | None = None) -> FloatArray:
-        """Return the probability of each row of the coming period: what `model_` gives.
+        """Return the probability of each row of the coming period: what `model_` gives, to rounding.
 
-        Before any label that is the score itself.
+        Before any label that is the score itself. Of very many contexts only those of the rows get a curve, until as
+        many have been asked for as there are.
 
         Parameters
         ----------
@@ -475,7 +488,7 @@ class Tracker:
             if field is not None:
                 field_columns(field)
             return score
-        return self.model_.predict(scores, field, score_type=score_type)
+        return self._model_for(scores, field).predict(scores, field, score_type=score_type)
 
     def interval(
         self, scores: Any, field: Any = None, level: float = 0.9, *, score_type: ScoreType | None = None
