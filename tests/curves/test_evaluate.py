@@ -11,7 +11,7 @@ from tests.curves.plain import evaluate_plainly
 import mcnet.curves.evaluate as evaluate_module
 from mcnet._shared.arrays import SCORE_FLOOR, clip_scores, sigmoid
 from mcnet.curves.curves import Curves
-from mcnet.curves.evaluate import Evaluator, evaluate_numpy, lookup_tables
+from mcnet.curves.evaluate import Evaluator, evaluate_few, evaluate_numpy, lookup_tables
 from mcnet.errors import InputError
 from mcnet.model.small_batches import SmallBatches
 from mcnet.rows.contexts import Contexts
@@ -34,8 +34,11 @@ def many(curves, scores, which=0):
 
 
 def in_numpy(curves, scores, which=0):
-    """Evaluate without the compiled loop."""
-    return evaluate_numpy(lookup_tables(curves), scores, np.broadcast_to(which, len(scores)))
+    """Evaluate without the compiled loop: by tables, and without them as few rows are."""
+    which = np.broadcast_to(which, len(scores))
+    found = evaluate_numpy(lookup_tables(curves), scores, which)
+    np.testing.assert_array_equal(evaluate_few(curves, scores, which), found)
+    return found
 
 
 def smooth(number):

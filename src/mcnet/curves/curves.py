@@ -99,17 +99,15 @@ class Curves:
     def slopes(self) -> FloatArray:
         """Return the slope right of each knot of each curve; 0 at jumps and at the last knot."""
         slopes = np.zeros(len(self.probabilities))
-        runs = np.diff(self.knots)
         if self.grids == 1:
-            rows = slopes.reshape(len(self), -1)
+            rows, runs = slopes.reshape(len(self), -1), np.diff(self.knots)
             np.divide(np.diff(self.probabilities.reshape(rows.shape), axis=1), runs, out=rows[:, :-1], where=runs > 0.0)
             return slopes
-        for curve, grid in enumerate(self.grid_of.tolist()):
-            first, last = self.value_start[curve], self.value_start[curve + 1] - 1
-            start = self.grid_start[grid]
-            run = runs[start : start + last - first]
-            rise = np.diff(self.probabilities[first : last + 1])
-            np.divide(rise, run, out=slopes[first:last], where=run > 0.0)
+        to_knot = np.repeat(self.grid_start[self.grid_of] - self.value_start[:-1], np.diff(self.value_start))
+        knots = self.knots[to_knot + np.arange(len(slopes))]
+        run = np.diff(knots)
+        run[self.value_start[1:-1] - 1] = 0.0  # from one curve to the next
+        np.divide(np.diff(self.probabilities), run, out=slopes[:-1], where=run > 0.0)
         return slopes
 
     def bounded(self) -> "Curves":

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import CodeArray, FloatArray, inside_unit
+from mcnet._shared.arrays import CodeArray, FloatArray, clip_scores, inside_unit
 from mcnet._shared.loops import BLOCK, bucket_starts, clip_into_buckets, clipped_and_buckets, compiled, numba_installed
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
@@ -94,6 +94,27 @@ LOADED_FROM = 2_000
 """Where the loop is compiled already, fewer rows than this are as quick without it."""
 
 _ROWS_PER_THREAD = 500_000
+
+
+def evaluate_few(curves: Curves, scores: FloatArray, curve: NDArray[Any]) -> FloatArray:
+    """Return the value of curve `curve[i]` at `scores[i]`: rows too few to be worth tables bisect the knots."""
+    scores, knots, values = clip_scores(scores), curves.knots, curves.probabilities
+    grid, begin = curves.grid_of[curve], curves.value_start[curve]
+    first, end = curves.grid_start[grid], curves.grid_start[grid + 1]
+    low, high = first, end
+    while (low < high).any():
+        middle = (low + high) >> 1
+        left = (low < high) & (knots.take(middle, mode="clip") <= scores)
+        low, high = np.where(left, middle + 1, low), np.where(left, high, np.minimum(middle, high))
+    # Left of the first knot and right of the last one a curve is flat.
+    step, knot = (low > first) & (low < end), np.maximum(low - 1, first)
+    at = begin + knot - first
+    value, following, run = values[at], values[at + step], knots[knot + step] - knots[knot]
+    result = np.divide(following - value, run, out=np.zeros_like(run), where=run > 0.0)
+    result *= scores - knots[knot]
+    result += value
+    # As in the tables: no line passes its end, but for a falling one (histogram binning).
+    return np.minimum(result, np.where(step & (following >= value), following, np.inf), out=result)
 
 
 def evaluate_numpy(tables: LookupTables, scores: FloatArray, curve: NDArray[Any]) -> FloatArray:
@@ -182,8 +203,9 @@ class Evaluator:
     """Evaluates one set of curves again and again; keeps the tables that make it fast."""
 
     def __init__(self, curves: Curves) -> None:
-        """Start without tables; they are made for the first rows."""
+        """Start without tables; they are made once there were as many rows as knots."""
         self.curves = curves
+        self._rows = 0
 
     def __call__(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray:
         """Return the value of curve `which[i] + offset` (curve 0 if not given) at `scores[i]`."""
@@ -205,7 +227,11 @@ class Evaluator:
             which, offset = np.zeros(len(scores), dtype=np.int32), 0
         elif len(which) and not 0 <= int(which.min()) + offset <= int(which.max()) + offset < len(self.curves):
             return None
-        return evaluate_numpy(self._lookup_tables, scores, which + offset if offset else which)
+        curve = which + offset if offset else which
+        self._rows += len(scores)
+        if self._rows < len(self.curves.probabilities) and "_lookup_tables" not in vars(self):
+            return evaluate_few(self.curves, scores, curve)
+        return evaluate_numpy(self._lookup_tables, scores, curve)
 
     @cached_property
     def _lookup_tables(self) -> LookupTables:

@@ -265,12 +265,8 @@ class Forecast:
         return np.column_stack([*columns, raw, np.ones_like(raw), self.offsets.of_contexts(contexts)[0][which]])
 
     def of_cells(self, sketch: Sketch) -> FloatArray:
-        """Return the features of the cells of a sketch; those of the last are kept, as a period is looked at twice."""
-        kept: tuple[Sketch, FloatArray] | None = vars(self).get("_of_last_cells")
-        if kept is None or kept[0] is not sketch:
-            kept = sketch, self.features(sketch.contexts, sketch.context, sketch.logit)
-            vars(self)["_of_last_cells"] = kept
-        return kept[1]
+        """Return the features of the cells of a sketch."""
+        return self.features(sketch.contexts, sketch.context, sketch.logit)
 
     def logits(self, features: FloatArray) -> dict[str, FloatArray]:
         """Return the logit that each candidate gives to rows, given their features."""
