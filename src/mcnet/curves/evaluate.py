@@ -114,7 +114,8 @@ def evaluate_few(curves: Curves, scores: FloatArray, curve: NDArray[Any]) -> Flo
     result *= scores - knots[knot]
     result += value
     # As in the tables: no line passes its end, but for a falling one (histogram binning).
-    return np.minimum(result, np.where(step & (following >= value), following, np.inf), out=result)
+    np.minimum(result, np.where(step & (following >= value), following, np.inf), out=result)
+    return result
 
 
 def evaluate_numpy(tables: LookupTables, scores: FloatArray, curve: NDArray[Any]) -> FloatArray:

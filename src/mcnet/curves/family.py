@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,8 +45,9 @@ class Lines(NamedTuple):
 
     def at(self, logits: FloatArray) -> FloatArray:
         """Return the calibrated logits of all curves at the logits: `[curves, logits]`."""
-        every = partial(self.values.take, axis=1)
-        return self._straight(every, self.first_slope[:, None], self.last_slope[:, None], logits)
+        return self._straight(
+            lambda knot: self.values.take(knot, axis=1), self.first_slope[:, None], self.last_slope[:, None], logits
+        )
 
     def each(self, which: NDArray[Any], logits: FloatArray) -> FloatArray:
         """Return the calibrated logit of each row, at its own logit on its own curve."""

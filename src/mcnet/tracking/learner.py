@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mcnet._shared.arrays import FloatArray, IndexArray, sigmoid, sums_by
+from mcnet._shared.arrays import FloatArray, sigmoid, sums_by
 from mcnet._shared.messages import counted
 from mcnet.bayes.fit import belief_limit
 from mcnet.calibrators.base import largest_contexts
@@ -551,7 +552,7 @@ class Learner:
         """The contexts that have a curve of their own in the model."""
         return self.contexts.completed(MOST_COMPILED_COMBINATIONS)
 
-    def model(self, needed: IndexArray | None = None) -> CalibrationModel:
+    def model(self, needed: NDArray[np.int32] | None = None) -> CalibrationModel:
         """Return the latest forecast as a model of plain curves, or only those of some of the served contexts."""
         rows = self.everything.sketch
         assert rows is not None
