@@ -110,7 +110,7 @@ def evaluate_few(curves: Curves, scores: FloatArray, curve: NDArray[Any]) -> Flo
     step, knot = (low > first) & (low < end), np.maximum(low - 1, first)
     at = begin + knot - first
     value, following, run = values[at], values[at + step], knots[knot + step] - knots[knot]
-    result = np.divide(following - value, run, out=np.zeros_like(run), where=run > 0.0)
+    result: FloatArray = np.divide(following - value, run, out=np.zeros_like(run), where=run > 0.0)
     result *= scores - knots[knot]
     result += value
     # As in the tables: no line passes its end, but for a falling one (histogram binning).
