@@ -10,7 +10,7 @@ import mcnet
 from mcnet._shared.arrays import SCORE_FLOOR
 from mcnet.rows.sql_dialects import DIALECTS
 from mcnet.sketch.grid import POSITION_UNITS, make_grid
-from mcnet.sketch.query_cells import LOGIT_RAISE, ROOT_LIMIT, root_lines
+from mcnet.sketch.query_cells import LOGIT_RAISE
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed: pip install duckdb")
 
@@ -85,24 +85,11 @@ def test_the_raised_logarithm_proposes_the_cell_or_the_one_above():
         proposed = np.floor(resolution * np.log(scores / (1 - scores)) + LOGIT_RAISE).astype(int)
         assert set(proposed - keys) <= {0, 1}
         assert proposed.max() == keys.max()
-
-
-@pytest.mark.parametrize("resolution", [1, 64, 512, 1000, 4096])
-def test_a_root_proposes_the_cell_or_the_one_above(resolution):
-    """And a score whose position rounding would carry out of its cell is proposed the one above."""
-    grid, lines = make_grid(resolution), root_lines(make_grid(resolution))
-    parts = len(lines["offsets"])
-    near = np.concatenate([grid.edges, (np.arange(1, parts) / parts) ** 4])
-    scores = np.concatenate([near, np.nextafter(near, 0.0), np.nextafter(near, 1.0)])
-    scores = scores[(scores > SCORE_FLOOR) & (scores < ROOT_LIMIT)]
-    roots = np.sqrt(np.sqrt(scores))
-    part = (roots * parts).astype(int)
-    above = (lines["offsets"][part] + lines["slopes"][part] * roots).astype(int) + grid.first - grid.locate(scores)[0]
-    assert part.min() > 0
-    assert set(above) == {0, 1}
-    cells = grid.locate(scores)[0] - grid.first
-    positions = (scores - grid.edges[cells]) * grid.units_per_score[cells]
-    assert (positions[above == 0] < POSITION_UNITS).all()
+        # A score whose position rounding would carry out of its cell is proposed the one above.
+        cells = keys - grid.first
+        positions = (scores - grid.edges[cells]) * grid.units_per_score[cells]
+        inside = (proposed == keys) & (scores < 1.0 - SCORE_FLOOR)
+        assert (positions[inside] < POSITION_UNITS).all()
 
 
 def test_the_result_may_arrive_as_any_table(connection, tmp_path):

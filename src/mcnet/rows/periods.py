@@ -453,8 +453,8 @@ def sorted_periods(texts: Sequence[str]) -> list[str]:
     return sorted(texts, key=int) if "whole numbers" in kinds else sorted(texts)
 
 
-def elapsed_periods(texts: Sequence[str], now: str | None = None) -> FloatArray:
-    """Return how many periods before `now` (the last one, if not given) each of the sorted periods lies.
+def elapsed_periods(texts: Sequence[str]) -> FloatArray:
+    """Return how many periods before the last one each of the sorted periods lies.
 
     The length of a period is the most frequent step from one to the next, so a gap counts as what it is. Labels have
     no length: each counts as one.
@@ -466,10 +466,8 @@ def elapsed_periods(texts: Sequence[str], now: str | None = None) -> FloatArray:
     """
     positions = _positions(texts)
     if positions is None:
-        end = len(texts) - 1 if now is None else float(np.searchsorted(list(texts), now))
-        return end - np.arange(len(texts), dtype=np.float64)
-    last = None if now is None else period_position(now)
-    return np.asarray(((positions[-1] if last is None else last) - positions) / _most_frequent_step(positions))
+        return len(texts) - 1 - np.arange(len(texts), dtype=np.float64)
+    return np.asarray((positions[-1] - positions) / _most_frequent_step(positions))
 
 
 def _most_frequent_step(positions: FloatArray) -> float:

@@ -21,7 +21,7 @@ from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_folds
 from mcnet.rows.sql_dialects import Dialect, dialect_named
 from mcnet.sketch.build import warn_of_mistakes
 from mcnet.sketch.grid import Cells, LogitGrid, make_grid
-from mcnet.sketch.query_cells import CellSearch, EdgeList, root_lines
+from mcnet.sketch.query_cells import CellSearch
 from mcnet.sketch.query_rows import (
     ABOUT,
     CELL,
@@ -177,7 +177,7 @@ def query_text(
     *,
     label_type: LabelType = "number",
     zoned: Collection[str] = (),
-    edge_list: EdgeList | None = None,
+    edge_list: str | None = None,
 ) -> str:
     """Return the text of the query.
 
@@ -187,8 +187,8 @@ def query_text(
     source : what FROM takes.
     dialect : the words of the engine.
     label_type, zoned : as in `sketch_query`.
-    edge_list : the arrays of `grid_arrays`, if the engine has them; otherwise the query makes its own, and logarithms
-        propose cells.
+    edge_list : the table of one row with the arrays of `grid_arrays`, if the engine has one; otherwise the query makes
+        its own.
     """
     grid = make_grid(spec.resolution)
     rows = RowColumns(dialect, spec, label_type, zoned)
@@ -241,7 +241,7 @@ def grid_arrays(resolution: Resolution) -> dict[str, FloatArray]:
     grid = make_grid(resolution)
     if not isinstance(grid, LogitGrid):
         return {}
-    return {"edges": grid.edges, "units": grid.units_per_score, **root_lines(grid)}
+    return {"edges": grid.edges, "units": grid.units_per_score}
 
 
 # Make a sketch of the result of a sketch query.

@@ -1,4 +1,4 @@
-"""How a row finds its cell in SQL: a root or a logarithm proposes the cell, comparisons with exact edges decide."""
+"""How a row finds its cell in SQL: a logarithm proposes the cell, comparisons with exact edges decide."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,14 +27,6 @@ The last cell of every resolution ends 7e-4 of a cell or more below the next edg
 
 EDGE_LIST, GRID = "mcnet__edge_list", "mcnet__grid"
 """The names of the table of one row that has all edges as one array, and of the table of one row per cell."""
-
-ROOT_LIMIT = 0.9
-"""The fourth root of a score below this proposes its cell; nearer to 1 the logit rises too fast for that."""
-
-_FEWEST_PARTS = 2048
-
-_LARGEST_ERROR = 0.45
-"""A line may be above the logit by this part of a cell: no score is proposed more than one cell too high."""
 
 _HALF_STEP = 2.0**-53
 """A correction is a number of these parts of the edge itself."""
@@ -160,49 +152,6 @@ def _edge_tables(grid: LogitGrid, dialect: Dialect, columns: Mapping[str, int]) 
     ]
 
 
-def root_lines(grid: LogitGrid) -> dict[str, FloatArray]:
-    """Return straight lines that propose the cell of a score from its fourth root, faster than a logarithm does.
-
-    The root of a score between the floor and ROOT_LIMIT lies in part i = int(root * parts) of [0, 1], and its cell,
-    counted from the first, is int(offsets[i] + slopes[i] * root) or the one below. Square roots, products and sums
-    round the same everywhere.
-
-    Returns
-    -------
-    The arrays `offsets` and `slopes`, one number per part.
-    """
-    parts = _FEWEST_PARTS
-    while True:
-        lines, error = _lines(grid, parts)
-        if error <= _LARGEST_ERROR:
-            return lines
-        parts *= 2
-
-
-def _lines(grid: LogitGrid, parts: int) -> tuple[dict[str, FloatArray], float]:
-    """Return the chord of every part, raised above the logit, and the largest error where scores are proposed."""
-
-    def position(roots: FloatArray) -> FloatArray:
-        scores = np.clip(roots**4, SCORE_FLOOR / 2.0, (1.0 + ROOT_LIMIT) / 2.0)
-        return grid.resolution * np.log(scores / (1.0 - scores)) - grid.first
-
-    begins = np.arange(parts) / parts
-    slopes = (position(begins + 1.0 / parts) - position(begins)) * parts
-    inside = begins[:, None] + np.linspace(0.0, 1.0 / parts, 33)
-    above = position(inside) - slopes[:, None] * inside
-    offsets = above.max(axis=1) + LOGIT_RAISE
-    used = (begins + 1.0 / parts > SCORE_FLOOR**0.25) & (begins < ROOT_LIMIT**0.25)
-    return {"offsets": offsets, "slopes": slopes}, float((offsets - above.min(axis=1))[used].max())
-
-
-@dataclass(frozen=True)
-class EdgeList:
-    """A table of one row that has the arrays of a grid, and into how many parts of [0, 1] its lines are cut."""
-
-    table: str
-    parts: int
-
-
 @dataclass(frozen=True)
 class CellSearch:
     """The tables that lead from scores to cells."""
@@ -210,8 +159,8 @@ class CellSearch:
     rows: RowColumns
     grid: LogitGrid | None
     """None where every score is its own cell."""
-    given: EdgeList | None
-    """Arrays that the engine has already; without them the query makes its own, and logarithms propose cells."""
+    given: str | None
+    """The table of one row that has the arrays of edges already; without one the query makes its own."""
 
     @property
     def dialect(self) -> Dialect:
@@ -256,27 +205,17 @@ class CellSearch:
 
     def tables(self) -> list[str]:
         """Return the tables from `scored` to `located`."""
-        rooted = self._rooted() if self._parts else []
-        source = f"{OWN}parted" if rooted else f"{OWN}scored"
         proposed = (
             f"{OWN}proposed AS (SELECT {', '.join(self.rows.carried)}, x,\n  {self._proposed()} AS {OWN}k\n"
-            f"  FROM {source})"
+            f"  FROM {OWN}scored)"
         )
         if self.grid is None:
-            return [*rooted, proposed]
-        return [*rooted, proposed, *(self._placed_by_array() if self.by_array else self._placed_by_join())]
-
-    @property
-    def _parts(self) -> int:
-        """Return into how many parts roots are cut to propose cells, or 0 where logarithms propose them.
-
-        Engines may take much longer for a logarithm than for roots and items of arrays.
-        """
-        return 0 if self.grid is None or self.given is None or not self.by_array else self.given.parts
+            return [proposed]
+        return [proposed, *(self._placed_by_array() if self.by_array else self._placed_by_join())]
 
     def _array(self, name: str) -> str:
         """Return an array of the table of edges."""
-        return f"(SELECT {name} FROM {EDGE_LIST if self.given is None else self.given.table})"
+        return f"(SELECT {name} FROM {self.given or EDGE_LIST})"
 
     # A score so near an edge that its position would be rounded up beyond its cell was proposed the cell above. So only
     # where that has happened need the position be limited.
@@ -308,30 +247,15 @@ class CellSearch:
             f"    ELSE {whole} END AS {OWN}place FROM {OWN}decided)",
         ]
 
-    def _rooted(self) -> list[str]:
-        """Return the tables with the fourth root of scores, 0 where it proposes nothing, and its part of [0, 1]."""
-        number = self.dialect.number
-        low, high = number(SCORE_FLOOR), number(ROOT_LIMIT)
-        part = self.dialect.as_whole(f"root * {number(self._parts)}")
-        return [
-            f"{OWN}rooted AS (SELECT *,\n"
-            f"  CASE WHEN x > {low} AND x < {high} THEN SQRT(SQRT(x)) ELSE {number(0.0)} END AS root FROM {OWN}scored)",
-            f"{OWN}parted AS (SELECT *, {part} AS part FROM {OWN}rooted)",
-        ]
-
     def _proposed(self) -> str:
-        """Return the cell that a root or a logarithm proposes (the score itself if all are kept), or why there is none.
+        """Return the cell that a logarithm proposes (the score itself if all are kept), or why there is none.
 
         Cells are counted from 0 where they are found in arrays, and otherwise have their numbers of the grid.
         """
         number, usable = self.dialect.number, self.rows.usable()
         code: Callable[[int], str] = number if self.grid is None else str
-        cases = []
-        if self._parts:
-            line = f"{self._array('offsets')}[part] + {self._array('slopes')}[part] * root"
-            cases.append(f"WHEN {' AND '.join([*usable, 'part > 0'])} THEN {self.dialect.as_whole(line)}")
         inside = f"x > {number(SCORE_FLOOR)} AND x < {number(1.0 - SCORE_FLOOR)}"
-        cases.append(f"WHEN {' AND '.join([*usable, inside])} THEN {self._proposed_by_logarithm()}")
+        cases = [f"WHEN {' AND '.join([*usable, inside])} THEN {self._proposed_by_logarithm()}"]
         cases += [f"WHEN {condition} THEN {code(problem.number)}" for condition, problem in self.rows.problems()]
         cases += [f"WHEN {OWN}w = 0 THEN {code(WITHOUT_WEIGHT)}"] if self.rows.weighted_by_column else []
         cases += [f"WHEN x < {number(0.5)} THEN {code(LOWEST_SCORES)} ELSE {code(HIGHEST_SCORES)} END"]

@@ -21,7 +21,7 @@ from mcnet.model.model import CalibrationModel, calibrated_batch, packed_model, 
 from mcnet.model.model_file import as_model
 from mcnet.rows.fields import derivation, source_column
 from mcnet.rows.sql_dialects import dialect_named
-from mcnet.spark.sketching import column_named, number_column, require_columns, unused_name
+from mcnet.spark.sketching import column_named, number_column, require_columns, table_of_arrays, unused_name
 
 # The pieces of curves as arrays: a logarithm proposes the piece of a score, comparisons decide.
 
@@ -124,12 +124,7 @@ class _Arrays:
     """A table of one row with arrays, whose items are looked up."""
 
     def __init__(self, spark: SparkSession, **arrays: FloatArray | IntArray) -> None:
-        columns = {}
-        for name, array in arrays.items():
-            kind = pa.int32() if array.dtype.kind == "i" else pa.float64()
-            # Spark reads arrays faster when it knows that nothing in them is missing.
-            columns[name] = pa.array([array], pa.list_(pa.field("item", kind, nullable=False)))
-        self._table = spark.createDataFrame(pa.table(columns))
+        self._table = table_of_arrays(spark, arrays)
 
     def __call__(self, name: str, index: Column) -> Column:
         """Return the items of an array at these places."""

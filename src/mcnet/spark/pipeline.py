@@ -53,8 +53,7 @@ class CalibrationParams(Params):
 
     def getScoreCol(self) -> str:
         """Return the column of scores."""
-        result: str = self.getOrDefault(self.scoreCol)
-        return result
+        return str(self.getOrDefault(self.scoreCol))
 
     def setScoreCol(self, value: str) -> Any:
         """Set the column of scores."""
@@ -62,8 +61,7 @@ class CalibrationParams(Params):
 
     def getFieldCols(self) -> list[str]:
         """Return the field columns."""
-        result: list[str] = self.getOrDefault(self.fieldCols)
-        return result
+        return list(self.getOrDefault(self.fieldCols))
 
     def setFieldCols(self, value: Sequence[str]) -> Any:
         """Set the field columns."""
@@ -71,8 +69,7 @@ class CalibrationParams(Params):
 
     def getOutputCol(self) -> str:
         """Return the column of calibrated probabilities."""
-        result: str = self.getOrDefault(self.outputCol)
-        return result
+        return str(self.getOrDefault(self.outputCol))
 
     def setOutputCol(self, value: str) -> Any:
         """Set the column of calibrated probabilities."""
@@ -80,8 +77,7 @@ class CalibrationParams(Params):
 
     def getScoreType(self) -> str:
         """Return what the scores are."""
-        result: str = self.getOrDefault(self.scoreType)
-        return result
+        return str(self.getOrDefault(self.scoreType))
 
     def setScoreType(self, value: str) -> Any:
         """Set what the scores are: probability or logit."""
@@ -196,22 +192,9 @@ class CalibrationEstimator(Estimator, CalibrationParams, DefaultParamsReadable, 
         self._setDefault(labelCol="label", method="mcnet-bayes", methodParams="{}", negativesKept=1.0)
         self.setParams(**self._input_kwargs)
 
-    @keyword_only
-    def setParams(
-        self,
-        *,
-        scoreCol: str = "probability",
-        labelCol: str = "label",
-        fieldCols: Sequence[str] = (),
-        weightCol: str | None = None,
-        outputCol: str = "calibrated",
-        method: str = "mcnet-bayes",
-        methodParams: Mapping[str, Any] | str = "{}",
-        scoreType: ScoreType = "probability",
-        negativesKept: float = 1.0,
-    ) -> "CalibrationEstimator":
-        """Set the parameters that are given."""
-        given = {name: value for name, value in self._input_kwargs.items() if value is not None}
+    def setParams(self, **given: Any) -> "CalibrationEstimator":
+        """Set parameters by their names, as the constructor takes them."""
+        given = {name: value for name, value in given.items() if value is not None}
         if isinstance(given.get("methodParams"), Mapping):
             given["methodParams"] = json.dumps(given["methodParams"])
         if isinstance(given.get("fieldCols"), str):

@@ -6,17 +6,16 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mcnet._shared.arrays import FloatArray, ScoreType
+from mcnet._shared.arrays import FloatArray, IntArray, ScoreType
 from mcnet.errors import InputError
 from mcnet.rows.derived import DEFAULT_BINS, edges_of
 from mcnet.rows.fields import Edges, number_fields, source_column
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
 from mcnet.rows.sql_dialects import dialect_named
 from mcnet.sketch.query import grid_arrays, query_spec, query_text, timestamp_columns
-from mcnet.sketch.query_cells import EdgeList
 from mcnet.sketch.query_rows import ABOUT, MARKS, spec_text
 from mcnet.sketch.sketch import Sketch
 
@@ -141,9 +140,8 @@ def sketch(
     zoned = [name for name in timestamp_columns(spec) if df.schema[name].dataType.typeName() == "timestamp"]
     rows = df.withColumns({name: number_column(df, name) for name in (score, label, *given)})
     arrays = grid_arrays(spec.resolution)
-    with _view(rows) as view, _view(_edge_table(df, arrays)) as grid:
-        lists = EdgeList(grid, len(arrays["offsets"])) if arrays else None
-        query = query_text(spec, view, dialect_named("spark"), zoned=zoned, edge_list=lists)
+    with _view(rows) as view, _view(table_of_arrays(df.sparkSession, arrays)) as grid:
+        query = query_text(spec, view, dialect_named("spark"), zoned=zoned, edge_list=grid if arrays else None)
         # What the query says of itself is the same in every row, and Arrow has the types: neither need travel.
         cells = df.sparkSession.sql(query).drop(ABOUT, MARKS).toArrow()
     description = pa.DictionaryArray.from_arrays(pa.nulls(len(cells), pa.int8()).fill_null(0), [spec_text(spec)])
@@ -161,12 +159,14 @@ def _quantiles(df: DataFrame, column: str) -> Edges:
 _QUANTILE_ERROR = 0.002
 
 
-def _edge_table(df: DataFrame, arrays: Mapping[str, FloatArray]) -> DataFrame:
-    """Return a table of one row with the arrays of a grid: Spark need not work them out."""
-    # Spark reads arrays faster when it knows that nothing in them is missing.
-    kind = pa.list_(pa.field("item", pa.float64(), nullable=False))
-    table = pa.table({name: pa.array([array], kind) for name, array in arrays.items()} or {"edges": [None]})
-    return df.sparkSession.createDataFrame(table)
+def table_of_arrays(spark: SparkSession, arrays: Mapping[str, FloatArray | IntArray]) -> DataFrame:
+    """Return a table of one row with arrays whose items expressions look up."""
+    columns = {}
+    for name, array in arrays.items():
+        kind = pa.int32() if array.dtype.kind == "i" else pa.float64()
+        # Spark reads arrays faster when it knows that nothing in them is missing.
+        columns[name] = pa.array([array], pa.list_(pa.field("item", kind, nullable=False)))
+    return spark.createDataFrame(pa.table(columns or {"nothing": [None]}))
 
 
 @contextmanager
