@@ -90,7 +90,8 @@ class Bands:
         remembered = [self._remembered.get(key) for key in keys]
         missing = [index for index, band in enumerate(remembered) if band is None]
         if missing:
-            low, high = self.uncertainty.band(self._grid, contexts[missing], level)
+            # Contiguous, so that a row of the band of a context lies in one place.
+            low, high = map(np.ascontiguousarray, self.uncertainty.band(self._grid, contexts[missing], level))
             rising = np.stack(
                 [np.minimum.accumulate(low[:, ::-1], axis=1)[:, ::-1], np.maximum.accumulate(high, axis=1)], axis=1
             )
