@@ -274,3 +274,6 @@ def test_columns_are_excluded_from_the_search_for_fields(mcnet, tmp_path):
     refused = mcnet("fit", *given, "--field", "country", "--exclude", "later", "-o", model, "--force")
     assert refused.code == 2
     assert "pass --fields auto" in refused.err
+    some = mcnet("fields", *given, "--where", "country = 1")
+    assert some.code == 0, some.err
+    assert "country (one value)" in some.out

@@ -1,6 +1,7 @@
 """The application: every command by its name."""
 
 from collections.abc import Callable
+from inspect import signature
 
 import typer
 
@@ -30,28 +31,17 @@ _COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Study": (demo,),
 }
 """Every command, by what it is for."""
-_READ_LOGS = {
-    "fit",
-    "compare",
-    "sketch",
-    "apply",
-    "evaluate",
-    "slices",
-    "value",
-    "diff",
-    "journal",
-    "update",
-    "backtest",
-}
-"""The commands that read logs."""
+_READ_LOGS = {"journal"}
+"""The commands that read logs: those that take some, and one that has such a part."""
 
 for purpose, commands in _COMMANDS.items():
     for command in commands:
         if isinstance(command, typer.Typer):
             app.add_typer(command, rich_help_panel=purpose)
         else:
-            below = options.READS_LOGS if command.__name__ in _READ_LOGS else _EVERY_COMMAND
-            app.command(epilog=below, rich_help_panel=purpose)(command)
+            reads_logs = not {"logs", "log"}.isdisjoint(signature(command).parameters)
+            _READ_LOGS.update([command.__name__] if reads_logs else [])
+            app.command(epilog=options.READS_LOGS if reads_logs else _EVERY_COMMAND, rich_help_panel=purpose)(command)
 
 
 @app.command(hidden=True, context_settings={"ignore_unknown_options": True})
