@@ -13,7 +13,7 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, ScoreType
 from mcnet._shared.messages import aligned, amount, counted, narrow, warn
 from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.methods import VARIANTS, calibrator, methods
+from mcnet.calibrators.methods import VARIANTS, calibrator
 from mcnet.calibrators.methods import methods as registered_methods
 from mcnet.calibrators.parameters import clone
 from mcnet.datasets.simulator import SimulatedLog, simulate
@@ -438,15 +438,6 @@ def _chosen(
 # A demonstration: every method on a simulated log whose true probabilities are known.
 
 
-@dataclass(frozen=True)
-class DemoLine:
-    """One method of the demonstration, judged on rows of the same world that it has not seen."""
-
-    method: str
-    evaluation: Evaluation
-    fit_seconds: float
-
-
 def demo_log(rows: int, seed: int) -> SimulatedLog:
     """Return an AliExpress-shaped log: four field values of very different size, a CTR of 2 %, a test period."""
     return simulate(rows, test_rows=rows, seed=seed)
@@ -454,33 +445,19 @@ def demo_log(rows: int, seed: int) -> SimulatedLog:
 
 def demonstrate(
     log: SimulatedLog, *, progress: Callable[[str], Any] | None = None
-) -> tuple[Sketch, list[DemoLine], dict[str, str]]:
-    """Sketch the calibration rows, fit every method, judge on the test rows; also return what failed, and why.
-
-    Raises the last error if every method fails.
-    """
-    fit_on, judge_on = log.calibration(), log.test()
+) -> tuple[Sketch, Selection, dict[str, Evaluation]]:
+    """Compare every method on a log; return the sketch of its calibration rows, the methods, and how good each is."""
     (name,) = log.fields
-    sketch = Sketch.from_rows(fit_on.score, fit_on.label, field={name: fit_on.text(name)})
-    field = judge_on.text(name)
-    rows, heard = FittingSketches(sketch), FitWarnings()
-    lines: list[DemoLine] = []
-    failed: dict[str, Exception] = {}
-    for method, candidate in default_candidates(methods(), has_fields=True).items():
-        if progress is not None:
-            progress(method)
-        try:
-            chosen = (calibrator(candidate) if isinstance(candidate, str) else candidate).prepare()
-            begin = time.perf_counter()
-            with heard.of(method):
-                fitted = rows.fit(chosen, pooled=chosen.field_use == "none")
-            seconds = time.perf_counter() - begin
-            p = fitted.predict(judge_on.score, {name: field} if fitted.model_.fields else None)
-            result = evaluate(p, judge_on.label, field={name: judge_on.fields[name]}, truth=judge_on.probability)
-            lines.append(DemoLine(method, result, seconds))
-        except Exception as error:
-            failed[method] = error
-    heard.show()
-    if not lines:
-        raise next(reversed(failed.values()))
-    return sketch, lines, {method: failure_reason(error) for method, error in failed.items()}
+    judged = log.test()
+    sketch, test = (
+        Sketch.from_rows(rows.score, rows.label, field={name: rows.text(name)}) for rows in (log.calibration(), judged)
+    )
+    selection = select(sketch, test=test, progress=progress)
+    evaluations = {}
+    for result in selection.results:
+        field = {name: judged.text(name)} if result.calibrator.model_.fields else None
+        p = result.calibrator.predict(judged.score, field)
+        evaluations[result.method] = evaluate(
+            p, judged.label, field={name: judged.fields[name]}, truth=judged.probability
+        )
+    return sketch, selection, evaluations

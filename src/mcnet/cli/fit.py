@@ -400,36 +400,36 @@ def demo(
             hours = pl.int_range(pl.len()) * _DEMO_HOURS // pl.len() - _DEMO_HOURS
             with whole_file(output) as part:
                 log.frame().with_columns(ts=pl.lit(now) + pl.duration(hours=hours)).write_parquet(part)
-        sketch, lines, failed = demonstrate(log, progress=step)
-    lines = sorted(lines, key=lambda line: line.evaluation.log_loss)  # the best first, as in compare
+        sketch, selection, judged = demonstrate(log, progress=step)
+    judged = dict(sorted(judged.items(), key=lambda item: item[1].log_loss))  # the best first, as in compare
     metrics = ("pcoc", "f_rce", "auc", "log_loss", "excess_log_loss")
     shown = [
         (
-            line.method,
-            figure(line.evaluation.pcoc, 3),
-            f"{line.evaluation.f_rce:.4f}",
-            f"{line.evaluation.floor('f_rce'):.4f}",
-            f"{line.evaluation.auc:.4f}",
-            f"{line.evaluation.log_loss:.5f}",
-            f"{1e5 * line.evaluation.excess_log_loss:.1f}",
-            f"{line.fit_seconds:.2f}",
+            method,
+            figure(ev.pcoc, 3),
+            f"{ev.f_rce:.4f}",
+            f"{ev.floor('f_rce'):.4f}",
+            f"{ev.auc:.4f}",
+            f"{ev.log_loss:.5f}",
+            f"{1e5 * ev.excess_log_loss:.1f}",
+            f"{selection[method].fit_seconds:.2f}",
         )
-        for line in lines
+        for method, ev in judged.items()
     ]
     headings = ("method", "PCOC", "F-RCE", "floor", "AUC", "log-loss", "excess ×10⁻⁵", "fit s")
     printer.result(
         {
             "rows": rows,
             "seed": seed,
-            "failed": failed,
+            "failed": selection.failed,
             "methods": [
                 {
-                    "method": line.method,
-                    "fit_seconds": line.fit_seconds,
-                    **{metric: getattr(line.evaluation, metric) for metric in metrics},
-                    "f_rce_floor": line.evaluation.floor("f_rce"),
+                    "method": method,
+                    "fit_seconds": selection[method].fit_seconds,
+                    **{metric: getattr(ev, metric) for metric in metrics},
+                    "f_rce_floor": ev.floor("f_rce"),
                 }
-                for line in lines
+                for method, ev in judged.items()
             ],
         },
         f"{rows:,} simulated impressions, {sketch.total_positives:,.0f} clicks, {len(sketch.contexts)} field values → "
@@ -442,5 +442,5 @@ def demo(
     )
     if output is not None:
         printer.note(f"{len(log):,} simulated rows → {output}")
-    for method, reason in failed.items():
+    for method, reason in selection.failed.items():
         printer.note(f"{method} failed: {reason}")

@@ -8,7 +8,6 @@
 """
 
 from mcnet.metrics.calibration_error import (
-    Reliability,
     cal_n,
     f_ece,
     f_rce,
@@ -40,6 +39,7 @@ from mcnet.metrics.scores import (
 )
 from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.metrics.text import compare
+from mcnet.plots.figures import Reliability
 
 __all__ = [
     "METRICS",

@@ -20,6 +20,7 @@ from mcnet.metrics.intervals import (
     wilson,
 )
 from mcnet.metrics.sums import GroupSums, columns, group_sums, joined_sums, order_by_probability
+from mcnet.plots.figures import Reliability
 
 # Calibration by field value: PCOC with its interval and spread, F-RCE, F-ECE, MF-RCE.
 
@@ -250,27 +251,6 @@ def cal_n(sums: GroupSums, *, delta: float = 0.0, level: float = 0.95, seed: int
     # To first order e = |Σy − Σp| / Σp.
     floor = float(np.sqrt((kept.noise_variance / predicted**2).mean()))
     return Estimate(float(value), low, high, floor)
-
-
-@dataclass(frozen=True)
-class Reliability:
-    """What a reliability diagram shows, one entry per bin: prediction, observed rate and its interval."""
-
-    lowest: FloatArray
-    highest: FloatArray
-    weight: FloatArray
-    positives: FloatArray
-    mean_prediction: FloatArray
-    observed: FloatArray
-    observed_low: FloatArray
-    observed_high: FloatArray
-
-    def __len__(self) -> int:
-        return self.weight.size
-
-    def to_dict(self) -> dict[str, list[float]]:
-        """Return the columns as lists."""
-        return {name: column.tolist() for name, column in vars(self).items()}
 
 
 def reliability(

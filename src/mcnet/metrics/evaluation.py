@@ -12,7 +12,7 @@ from mcnet._shared.files import finite
 from mcnet._shared.messages import aligned, amount, count, figure, warn
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.metrics.actions import Actions, find_actions
-from mcnet.metrics.calibration_error import Reliability, reliability_of_bins
+from mcnet.metrics.calibration_error import reliability_of_bins
 from mcnet.metrics.field_values import (
     CodedField,
     Estimates,
@@ -33,6 +33,8 @@ from mcnet.metrics.scores import CLIP
 from mcnet.metrics.sums import columns, group_sums, is_whole, order_by_probability
 from mcnet.metrics.text import INTERVAL_OF, describe, field_lines, heading, metric_lines, summary
 from mcnet.model.model_file import as_model
+from mcnet.plots.figures import PcocTable, Reliability, draw_forest, draw_reliability, forest_of
+from mcnet.plots.style import as_plotly, card
 from mcnet.rows.columns import (
     check_lengths,
     check_total_weight,
@@ -166,9 +168,6 @@ class Evaluation:
         -------
         figure : of Plotly.
         """
-        from mcnet.plots.figures import PcocTable, draw_forest, draw_reliability, forest_of
-        from mcnet.plots.style import as_plotly
-
         named = {"evaluated": self} if before is None else {"before": before, "after": self}
         if field is None:
             return as_plotly(draw_reliability({name: ev.reliability for name, ev in named.items()}))
@@ -184,8 +183,6 @@ class Evaluation:
         return f"Evaluation({summary(self)})"
 
     def _repr_html_(self) -> str:
-        from mcnet.plots.style import card
-
         (head, *lines), notes = metric_lines(self)
         cards = [card(f"Evaluation of {heading(self)}", head, lines, "; ".join(notes))]
         for field in self.fields.values():

@@ -88,6 +88,7 @@ class JudgedRows(JudgedSums):
         number = self.settings.bins
         return joined_sums([group_sums(p, y, equal_mass_bins(p, w, number), w) for p, y, w in self.parts])
 
+    @property
     def width_sums(self) -> GroupSums:
         """Return the sums of the bins of equal width of each fold."""
         number = self.settings.width_bins

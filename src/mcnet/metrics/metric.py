@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from inspect import signature
 from math import nan
 from typing import Any, Literal
 
 from mcnet.errors import InputError
 from mcnet.metrics.calibration_error import cal_n, f_ece, f_rce, mean_mvce, mean_smooth_ece, mf_rce, pcoc, pcoc_std
 from mcnet.metrics.intervals import Estimate
-from mcnet.metrics.judged_rows import JudgedRows, JudgedSums, MetricSettings
+from mcnet.metrics.judged_rows import JudgedSums, MetricSettings
 from mcnet.metrics.scores import brier, excess_log_loss, kl_to_truth, log_loss
 
 
@@ -71,44 +72,27 @@ def _key(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", re.sub(r"\(.*", "", name).lower())
 
 
-def _relative(of: Callable[..., Estimate]) -> Callable[[JudgedSums], Estimate]:
+_SETTINGS = {field.name for field in fields(MetricSettings)}
+
+
+def _of(function: Callable[..., Estimate], *parts: str, unknown: str = "") -> Callable[[Any], Estimate]:
+    """Return a metric of some parts of the judged rows, with the settings that its function takes.
+
+    Where a part is None, as a truth that is not known, the metric is not defined, and `unknown` says why.
+    """
+    names = [name for name in signature(function).parameters if name in _SETTINGS]
+
     def estimate(judged: JudgedSums) -> Estimate:
-        chosen = judged.settings
-        return of(
-            judged.sums, epsilon=chosen.epsilon, drop_empty=chosen.drop_empty, level=chosen.level, seed=chosen.seed
-        )
+        given = [getattr(judged, part) for part in parts]
+        if any(part is None for part in given):
+            return Estimate(nan, note=unknown)
+        return function(*given, **{name: getattr(judged.settings, name) for name in names})
 
     return estimate
 
 
-def _over_groups(of: Callable[..., Estimate]) -> Callable[[JudgedSums], Estimate]:
-    return lambda judged: of(judged.sums, level=judged.settings.level, seed=judged.settings.seed)
-
-
-_UNKNOWN_TRUTH = Estimate(nan, note="the true probabilities are not known: pass truth=")
-
-
-def _excess_log_loss(rows: JudgedRows) -> Estimate:
-    if rows.truth is None:
-        return _UNKNOWN_TRUTH
-    return excess_log_loss(rows.p, rows.truth, rows.y, rows.w, clip=rows.settings.clip, level=rows.settings.level)
-
-
-def _kl_to_truth(rows: JudgedRows) -> Estimate:
-    if rows.truth is None:
-        return _UNKNOWN_TRUTH
-    return kl_to_truth(rows.p, rows.truth, rows.w, clip=rows.settings.clip, level=rows.settings.level)
-
-
-_UNKNOWN_VALUE = Estimate(nan, note="what a positive is worth is not known: pass value=")
-
-
-def _overbid(rows: JudgedRows) -> Estimate:
-    return _UNKNOWN_VALUE if rows.money is None else rows.money.over
-
-
-def _underbid(rows: JudgedRows) -> Estimate:
-    return _UNKNOWN_VALUE if rows.money is None else rows.money.under
+_NO_TRUTH = "the true probabilities are not known: pass truth="
+_NO_VALUE = "what a positive is worth is not known: pass value="
 
 
 def _epsilon(settings: MetricSettings) -> str:
@@ -118,63 +102,46 @@ def _epsilon(settings: MetricSettings) -> str:
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("pcoc", "PCOC", lambda rows: pcoc(rows.sums, level=rows.settings.level), "one", needs="sums"),
-        Metric("f_rce", "F-RCE", _relative(f_rce), "lower", needs="sums", compares_values=True, detail=_epsilon),
-        Metric("f_ece", "F-ECE", _over_groups(f_ece), "lower", needs="sums", compares_values=True),
-        Metric("mf_rce", "MF-RCE", _relative(mf_rce), "lower", needs="sums", compares_values=True),
-        Metric("pcoc_std", "PCOC STD", _over_groups(pcoc_std), "lower", needs="sums", compares_values=True),
+        Metric("pcoc", "PCOC", _of(pcoc, "sums"), "one", needs="sums"),
+        Metric("f_rce", "F-RCE", _of(f_rce, "sums"), "lower", needs="sums", compares_values=True, detail=_epsilon),
+        Metric("f_ece", "F-ECE", _of(f_ece, "sums"), "lower", needs="sums", compares_values=True),
+        Metric("mf_rce", "MF-RCE", _of(mf_rce, "sums"), "lower", needs="sums", compares_values=True),
+        Metric("pcoc_std", "PCOC STD", _of(pcoc_std, "sums"), "lower", needs="sums", compares_values=True),
         Metric("auc", "AUC", lambda rows: rows.auc, "higher"),
         Metric(
             "gauc", "GAUC", lambda rows: rows.auc if len(rows.sums) == 1 else rows.gauc, "higher", compares_values=True
         ),
-        Metric(
-            "log_loss",
-            "log-loss",
-            lambda rows: log_loss(rows.p, rows.y, rows.w, clip=rows.settings.clip, level=rows.settings.level),
-            "lower",
-            detail=lambda settings: f"clip {settings.clip:g}",
-        ),
-        Metric("brier", "Brier", lambda rows: brier(rows.p, rows.y, rows.w, level=rows.settings.level), "lower"),
+        Metric("log_loss", "log-loss", _of(log_loss, "p", "y", "w"), "lower", detail=lambda of: f"clip {of.clip:g}"),
+        Metric("brier", "Brier", _of(brier, "p", "y", "w"), "lower"),
         Metric(
             "prob_ece",
             "Prob-ECE",
-            lambda rows: f_ece(rows.compared_bins, level=rows.settings.level, seed=rows.settings.seed),
+            _of(f_ece, "compared_bins"),
             "lower",
             detail=lambda settings: f"{settings.bins} bins, equal mass",
         ),
         Metric(
             "prob_ece_width",
             "Prob-ECE-width",
-            lambda rows: f_ece(rows.width_sums(), level=rows.settings.level, seed=rows.settings.seed),
+            _of(f_ece, "width_sums"),
             "lower",
             detail=lambda settings: f"{settings.width_bins} bins, equal width",
         ),
+        Metric("cal_n", "Cal-N", _of(cal_n, "compared_bins"), "lower", detail=lambda of: f"N = {of.bins}"),
+        Metric("mvce", "MVCE", _of(mean_mvce, "parts"), "lower", detail=lambda of: f"bins of {of.bin_size}"),
+        Metric("smooth_ece", "smECE", _of(mean_smooth_ece, "parts"), "lower"),
         Metric(
-            "cal_n",
-            "Cal-N",
-            lambda rows: cal_n(rows.compared_bins, level=rows.settings.level, seed=rows.settings.seed),
+            "excess_log_loss",
+            "log-loss over the truth",
+            _of(excess_log_loss, "p", "truth", "y", "w", unknown=_NO_TRUTH),
             "lower",
-            detail=lambda settings: f"N = {settings.bins}",
+            needs="truth",
         ),
         Metric(
-            "mvce",
-            "MVCE",
-            lambda rows: mean_mvce(
-                rows.parts, bin_size=rows.settings.bin_size, level=rows.settings.level, seed=rows.settings.seed
-            ),
-            "lower",
-            detail=lambda settings: f"bins of {settings.bin_size}",
+            "kl_to_truth", "KL to the truth", _of(kl_to_truth, "p", "truth", "w", unknown=_NO_TRUTH), "lower", "truth"
         ),
-        Metric(
-            "smooth_ece",
-            "smECE",
-            lambda rows: mean_smooth_ece(rows.parts, level=rows.settings.level, seed=rows.settings.seed),
-            "lower",
-        ),
-        Metric("excess_log_loss", "log-loss over the truth", _excess_log_loss, "lower", needs="truth"),
-        Metric("kl_to_truth", "KL to the truth", _kl_to_truth, "lower", needs="truth"),
-        Metric("overbid", "over-bid", _overbid, "lower", needs="value"),
-        Metric("underbid", "under-bid", _underbid, "lower", needs="value"),
+        Metric("overbid", "over-bid", _of(lambda money: money.over, "money", unknown=_NO_VALUE), "lower", "value"),
+        Metric("underbid", "under-bid", _of(lambda money: money.under, "money", unknown=_NO_VALUE), "lower", "value"),
     )
 }
 """Every metric by its name, in the order of the tables."""

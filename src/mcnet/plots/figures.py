@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ class Points:
     weight: FloatArray
 
 
-def draw_curves(lines: Sequence[Line], points: Points | None = None, *, height: int = 460) -> Spec:
+def draw_curves(lines: Sequence[Line], points: Points | None = None) -> Spec:
     """Draw curves from score to probability; the first one is the main one."""
     logarithmic = looks_logarithmic(lines[0].probability)
     traces: list[dict[str, Any]] = []
@@ -72,7 +72,7 @@ def draw_curves(lines: Sequence[Line], points: Points | None = None, *, height: 
     traces.append(reference_line(ends, ends))
     return figure_of(
         traces,
-        height,
+        460,
         xaxis=axis("raw score", logarithmic=logarithmic, range=span(x, logarithmic=logarithmic)),
         yaxis=axis("calibrated probability", logarithmic=logarithmic, range=span(y, logarithmic=logarithmic)),
     )
@@ -114,22 +114,28 @@ _LARGEST_SHOWN_RATIO = 4.0
 _RATIO_DIGITS = 3
 
 
-class ReliabilityTable(Protocol):
-    """What the diagram needs of a reliability table: one entry per bin."""
+@dataclass(frozen=True)
+class Reliability:
+    """What a reliability diagram shows, one entry per bin: prediction, observed rate and its interval."""
 
-    @property
-    def mean_prediction(self) -> FloatArray: ...
-    @property
-    def observed(self) -> FloatArray: ...
-    @property
-    def observed_low(self) -> FloatArray: ...
-    @property
-    def observed_high(self) -> FloatArray: ...
-    @property
-    def weight(self) -> FloatArray: ...
+    lowest: FloatArray
+    highest: FloatArray
+    weight: FloatArray
+    positives: FloatArray
+    mean_prediction: FloatArray
+    observed: FloatArray
+    observed_low: FloatArray
+    observed_high: FloatArray
+
+    def __len__(self) -> int:
+        return self.weight.size
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """Return the columns as lists."""
+        return {name: column.tolist() for name, column in vars(self).items()}
 
 
-def draw_reliability(tables: Mapping[str, ReliabilityTable], *, height: int = 520) -> Spec:
+def draw_reliability(tables: Mapping[str, Reliability]) -> Spec:
     """Draw one or two reliability tables: "before" and "after", or any other names.
 
     Above, the observed rate of each bin against its mean prediction, with its interval as a band; below, the ratio
@@ -149,7 +155,7 @@ def draw_reliability(tables: Mapping[str, ReliabilityTable], *, height: int = 52
     ratios = np.concatenate([_ratio(t.mean_prediction, t.observed) for t in tables.values()])
     return figure_of(
         traces,
-        height,
+        520,
         xaxis=axis("mean predicted probability", logarithmic=logarithmic, range=x_span, anchor="y2"),
         yaxis=axis(
             "observed rate",
@@ -174,7 +180,7 @@ def _around_one(ratios: FloatArray) -> list[float]:
     return [round(low - margin, 4), round(high + margin, 4)]
 
 
-def _series(name: str, table: ReliabilityTable, colour: str, symbol: str) -> list[dict[str, Any]]:
+def _series(name: str, table: Reliability, colour: str, symbol: str) -> list[dict[str, Any]]:
     x, observed = table.mean_prediction, table.observed
     low, high = table.observed_low, table.observed_high
     # A bin without positives cannot be shown on a logarithmic axis: its band starts at a tenth of its upper end.
@@ -247,7 +253,7 @@ def masses_of(columns: Mapping[str, FloatArray], weight: FloatArray, *, bins: in
     return Masses(edges, shares, logarithmic)
 
 
-def draw_histogram(masses: Masses, *, height: int = 300) -> Spec:
+def draw_histogram(masses: Masses) -> Spec:
     """Draw the shares as outlines."""
     colours = (BEFORE, AFTER) if len(masses.shares) > 1 else (AFTER,)
     traces: list[dict[str, Any]] = []
@@ -267,7 +273,7 @@ def draw_histogram(masses: Masses, *, height: int = 300) -> Spec:
         )
     return figure_of(
         traces,
-        height,
+        300,
         xaxis=axis("probability", logarithmic=masses.logarithmic),
         yaxis=axis("share of the weight", tickformat=".0%", rangemode="tozero"),
     )

@@ -1,7 +1,7 @@
 """Figures over time: drift, backtests, memories of a tracker."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ class Drift:
         return (float(known.min()), float(known.max())) if len(known) > 1 else None
 
 
-def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
+def draw_drift(drift: Drift) -> Spec:
     """Draw PCOC per period with whiskers, on a log scale; periods with few rows are faded and left out of the line."""
     indices, x_axis, shown = period_places(drift.periods)
     thin = _thin(drift)
@@ -81,12 +81,10 @@ def draw_drift(drift: Drift, *, height: int = 340) -> Spec:
         traces.append(reference_line([kept[0], kept[-1]], [1.0, 1.0]))
     y_axis = ratio_axis("PCOC: predicted ÷ observed", *_ends(drift.pcoc[:, clear]))
     more = {"annotations": [_beside(drift, shown)]} if not shown.all() else {}
-    return figure_of(traces, height, xaxis=axis("", **x_axis), yaxis=y_axis, **more)
+    return figure_of(traces, 340, xaxis=axis("", **x_axis), yaxis=y_axis, **more)
 
 
-def draw_rows(
-    periods: tuple[str, ...], rows: Sequence[float], positives: Sequence[float], *, height: int = 190
-) -> Spec:
+def draw_rows(periods: tuple[str, ...], rows: Sequence[float], positives: Sequence[float]) -> Spec:
     """Draw the rows of each period as bars, their positives in front."""
     indices = list(range(len(periods)))
     most = max(*rows, 1)
@@ -104,7 +102,7 @@ def draw_rows(
         {**look, "name": name, "y": list(values), "marker": {"color": colour}}
         for name, values, colour in (("rows", rows, AFTER), ("positives", positives, BEFORE))
     ]
-    return figure_of(traces, height, barmode="overlay", xaxis=axis("", **x_axis), yaxis=axis("", **y_axis))
+    return figure_of(traces, 190, barmode="overlay", xaxis=axis("", **x_axis), yaxis=axis("", **y_axis))
 
 
 def period_places(periods: tuple[str, ...]) -> tuple[list[Any], dict[str, Any], MaskArray]:
@@ -205,7 +203,6 @@ def draw_timeline(
     zero: bool = False,
     logarithmic: bool = False,
     hover: str = ".4g",
-    height: int = 340,
 ) -> Spec:
     """Draw a line per series.
 
@@ -217,7 +214,6 @@ def draw_timeline(
     zero : draw a dotted line at zero.
     logarithmic : the vertical axis.
     hover : how numbers are written, as Plotly has it.
-    height : in pixels.
     """
     traces, x_axis = _series_lines(timeline, hover)
     for trace in traces:
@@ -228,10 +224,10 @@ def draw_timeline(
     ends = span([timeline.values], logarithmic=logarithmic)
     y_axis = axis(title, logarithmic=logarithmic, range=ends, tickformat="~g")
     more = _legend_below(len(timeline.series))
-    return figure_of(traces, height, xaxis=axis("", **x_axis), yaxis=y_axis, **more)
+    return figure_of(traces, 340, xaxis=axis("", **x_axis), yaxis=y_axis, **more)
 
 
-def draw_shares(timeline: Timeline, title: str, *, height: int = 340) -> Spec:
+def draw_shares(timeline: Timeline, title: str) -> Spec:
     """Draw series that add up as areas on top of one another."""
     traces, x_axis = _series_lines(timeline, ".2f")
     for trace in traces:
@@ -239,7 +235,7 @@ def draw_shares(timeline: Timeline, title: str, *, height: int = 340) -> Spec:
         trace |= {"stackgroup": "shares", "fillcolor": translucent(colour, _AREA_OPACITY)}
         trace["line"]["width"] = 0.5
     more = {"yaxis": axis(title, rangemode="tozero"), **_legend_below(len(timeline.series))}
-    return figure_of(traces, height, xaxis=axis("", **x_axis), **more)
+    return figure_of(traces, 340, xaxis=axis("", **x_axis), **more)
 
 
 def _series_lines(timeline: Timeline, hover: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -278,31 +274,22 @@ def _legend_below(series: int) -> dict[str, Any]:
 # The weights of memories: how much of the recent and of the long past is in what is served.
 
 
-@dataclass(frozen=True)
-class MemoryWeights:
-    """Weights of memories, one row per series (what follows them) and one column per memory."""
-
-    memories: tuple[str, ...]
-    series: tuple[str, ...]
-    weights: FloatArray
-
-
-def draw_memory_weights(shown: MemoryWeights, *, height: int = 300) -> Spec:
-    """Draw the weights as bars, side by side for each memory."""
+def draw_memory_weights(memories: Sequence[str], weights: Mapping[str, Sequence[float]]) -> Spec:
+    """Draw the weights of each memory, by what follows it, as bars side by side."""
     traces = [
         {
             "type": "bar",
             "name": name,
-            "x": list(shown.memories),
-            "y": numbers(weights),
+            "x": list(memories),
+            "y": numbers(of_memories),
             "marker": {"color": colour},
             "hovertemplate": f"%{{x}}: %{{y:.3f}} of the {name}<extra></extra>",
         }
-        for name, weights, colour in zip(shown.series, shown.weights, (AFTER, BEFORE), strict=False)
+        for (name, of_memories), colour in zip(weights.items(), (AFTER, BEFORE), strict=False)
     ]
     return figure_of(
         traces,
-        height,
+        300,
         xaxis=axis("memory (half-life in periods)", type="category"),
         yaxis=axis("weight", rangemode="tozero"),
         barmode="group",

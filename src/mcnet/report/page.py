@@ -5,8 +5,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
-from mcnet._shared.arrays import FloatArray, sums_by
+from mcnet._shared.arrays import sums_by
 from mcnet._shared.files import whole_file
 from mcnet._shared.messages import Figure, amount, count, counted, figure, percent, with_interval
 from mcnet.calibrators.methods import default_parameters
@@ -370,7 +369,7 @@ def write_report(
     within_folds = test is None and judged.folds > 1
     before = evaluate_cells(judged.score, judged, within_folds=within_folds)
     if test is None:
-        figures = [_MethodPage(r.method, r.calibrator, r.probabilities, r.evaluation, rows) for r in shown]
+        figures = [MethodFigures(r.method, r.calibrator, r.probabilities, r.evaluation, rows) for r in shown]
     else:
         figures = [_predicted(r.method, r.calibrator, test, rows) for r in shown]
     judged_on = selection.judged_on if test is None else "the test rows"
@@ -439,32 +438,16 @@ def write_evaluation(
     )
 
 
-@dataclass(frozen=True)
-class _MethodPage:
-    """A method that the page shows: what it predicts for the judged rows, and how good that is."""
-
-    method: str
-    calibrator: Any
-    after: FloatArray
-    evaluated: Evaluation
-    rows: ReportRows
-
-    @cached_property
-    def figures(self) -> MethodFigures:
-        """Return its figures, which predict the rows of every period."""
-        return MethodFigures(self.calibrator, self.after, self.rows)
-
-
-def _predicted(method: str, calibrator: Any, judged: Sketch, rows: ReportRows) -> _MethodPage:
+def _predicted(method: str, calibrator: Any, judged: Sketch, rows: ReportRows) -> MethodFigures:
     after = predict_cells(calibrator, judged)
-    return _MethodPage(method, calibrator, after, evaluate_cells(after, judged), rows)
+    return MethodFigures(method, calibrator, after, evaluate_cells(after, judged), rows)
 
 
 def _write_page(
     path: str | PathLike[str],
     rows: ReportRows,
     before: Evaluation,
-    shown: Sequence[_MethodPage],
+    shown: Sequence[MethodFigures],
     views: int,
     **words: Any,
 ) -> Path:
@@ -480,7 +463,7 @@ def _write_page(
         "page.html.j2",
         data=[_method_data(page, offered, before) for page in shown],
         **words,
-        headline=headline_of(before, shown[0].evaluated, shown[0].figures.period_extremes()),
+        headline=headline_of(before, shown[0].evaluated, shown[0].period_extremes()),
         has_fields=bool(rows.judged.contexts.names),
         shown=[page.method for page in shown],
         groups=_grouped(offered),
@@ -502,13 +485,13 @@ def _shown_methods(selection: Selection, number: int) -> list[MethodResult]:
     return (changing or ordered)[: max(1, number)]
 
 
-def _method_data(page: _MethodPage, views: list[View], before: Evaluation) -> dict[str, Any]:
+def _method_data(page: MethodFigures, views: list[View], before: Evaluation) -> dict[str, Any]:
     """Return the figures and sentences of one method, as the script of the page reads them."""
     forests = _forests(before, {"after": page.evaluated})
     return {
         "method": page.method,
         "order": describe_order(page.method, order_of(page.calibrator, page.rows.judged)),
-        "views": [page.figures.draw(view) for view in views],
+        "views": [page.draw(view) for view in views],
         "forests": [
             {
                 "name": name,

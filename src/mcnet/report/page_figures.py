@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,15 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import CodeArray, FloatArray, MaskArray, sums_by
 from mcnet._shared.messages import count, counted, with_interval
 from mcnet.errors import InputError
-from mcnet.metrics.calibration_error import Reliability, equal_mass_bins, group_pcoc, reliability
-from mcnet.metrics.evaluation import predict_cells
+from mcnet.metrics.calibration_error import equal_mass_bins, group_pcoc, reliability
+from mcnet.metrics.evaluation import Evaluation, predict_cells
 from mcnet.metrics.intervals import wilson
 from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.model.drawing import fitted_model, lines_of
 from mcnet.plots.figures import (
     Line,
     Points,
+    Reliability,
     draw_curves,
     draw_histogram,
     draw_reliability,
@@ -264,15 +266,31 @@ class ReportRows:
         return ReportRows(judged, fitted, timelines, contexts, indices[0], indices[1], by_timeline)
 
 
+@dataclass(frozen=True)
 class MethodFigures:
-    """The figures of one method, one view after the other."""
+    """A method that the page shows: its figures, one view after the other, and how good it is.
 
-    def __init__(self, calibrator: Any, after: FloatArray, rows: ReportRows) -> None:
-        """Take a fitted calibrator, or a model, and its probabilities of the cells of `rows.judged`."""
-        self.calibrator, self.after, self.rows = calibrator, after, rows
-        self.of_fitted = predict_cells(calibrator, rows.fitted)
-        self.sums = {
-            name: period_sums(calibrator, periods, rows.timeline_contexts[name], len(rows.contexts))
+    `calibrator` is fitted, or a model; `after` are its probabilities of the cells of `rows.judged`, and `evaluated` is
+    how good they are.
+    """
+
+    method: str
+    calibrator: Any
+    after: FloatArray
+    evaluated: Evaluation
+    rows: ReportRows
+
+    @cached_property
+    def of_fitted(self) -> FloatArray:
+        """Return the probabilities of the cells of `rows.fitted`."""
+        return predict_cells(self.calibrator, self.rows.fitted)
+
+    @cached_property
+    def sums(self) -> dict[str, PeriodSums]:
+        """Return the sums of the periods of each timeline."""
+        rows = self.rows
+        return {
+            name: period_sums(self.calibrator, periods, rows.timeline_contexts[name], len(rows.contexts))
             for name, periods in rows.timelines.items()
         }
 

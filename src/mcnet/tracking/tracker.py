@@ -14,7 +14,7 @@ from mcnet._shared.messages import warn
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError
 from mcnet.model.model import CalibrationModel
 from mcnet.plots.style import as_plotly, card
-from mcnet.plots.timeline import MemoryWeights, draw_memory_weights
+from mcnet.plots.timeline import draw_memory_weights
 from mcnet.rows.columns import as_array, scores_column
 from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
@@ -93,10 +93,8 @@ class TrackerExplanation:
         figure : of Plotly.
         """
         curves, level = self.part("weight of curves"), self.part("weight of level")
-        weights = MemoryWeights(
-            tuple(curves), ("level", "slope and shape"), np.array([[*level.values()], [*curves.values()]])
-        )
-        return as_plotly(draw_memory_weights(weights))
+        weights = {"level": [*level.values()], "slope and shape": [*curves.values()]}
+        return as_plotly(draw_memory_weights(list(curves), weights))
 
     def __str__(self) -> str:
         memory, effects, belief = (self.part(name) for name in ("memory", "period effects", "belief"))
