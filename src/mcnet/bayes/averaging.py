@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from mcnet._shared.arrays import FloatArray, IntArray
+from mcnet._shared.arrays import FloatArray, IntArray, softplus
 from mcnet.bayes.likelihood import Table
 from mcnet.bayes.newton import ROUGHLY, Posterior
 from mcnet.bayes.posterior import BayesFit, Covariance, JointCovariance
@@ -60,6 +60,9 @@ TOLERATED_VARIANCE = 0.08
 MOST_INFORMATION = 2_500.0
 # One score for all rows predicts nothing that could be believed: it has but one panel inside its edges.
 FEWEST_EDGES = 3
+# Newton's steps towards lines end after one as small as this: what is left is about its square. The level around which
+# lines turn needs less.
+LAST_STEP, ROUGH_STEP = 3e-4, 3e-2
 # A line whose slope would be smaller or negative gets this one.
 FLATTEST = 0.05
 
@@ -147,7 +150,7 @@ def fit_lines(
         p = scipy.special.expit(logits + level)
         change = float(np.sum(positives - weight * p) / max(float(np.sum(weight * p * (1.0 - p))), 1e-300))
         level += min(max(change, -2.0), 2.0)
-        if abs(change) < 1e-3:
+        if abs(change) < ROUGH_STEP:
             break
     p = scipy.special.expit(logits + level)
     information = weight * p * (1.0 - p)
@@ -191,11 +194,11 @@ def fit_lines(
         moved = np.concatenate([step[:, :, 0], of_levels - inverse * (step[:, :, 0][:, None] @ both)[:, 0]], axis=1)
         moved = np.minimum(np.maximum(moved, -1.0), 1.0)
         numbers += moved
-        if max(moved.max(), -moved.min()) < 1e-4:  # Newton's steps: what is left is about its square
+        if max(moved.max(), -moved.min()) < LAST_STEP:
             break
     z = at(numbers)
     squares = (precision * numbers[:, 2:] ** 2).sum(axis=1)
-    evidence = z @ positives - np.logaddexp(0.0, z) @ weight
+    evidence = z @ positives - softplus(z) @ weight
     evidence += 0.5 * (np.log(wide).sum() - (numbers[:, :2] ** 2) @ wide - squares)
     evidence -= 0.5 * np.linalg.slogdet(curvature)[1]
     # log(precision of a level / its posterior precision), 0 where levels are held at 0
@@ -207,9 +210,11 @@ def fit_lines(
 
 
 def log_evidence(posterior: Posterior, state: State, arrow: Arrow) -> float:
-    """Return the logarithm of the Laplace evidence at the maximum of a posterior, given the strengths of its priors."""
-    evidence = -posterior.value(state) + 0.5 * float(np.linalg.slogdet(posterior.shared_precision)[1])
-    evidence -= 0.5 * arrow.log_determinant()
+    """Return the logarithm of the Laplace evidence at the maximum of a posterior, given the strengths of its priors.
+
+    The determinant of the shared vector's prior, which all models of a fit have in common, is left out.
+    """
+    evidence = -posterior.value(state) - 0.5 * arrow.log_determinant()
     for precision, numbers in zip(posterior.precisions, state.values, strict=True):
         evidence += 0.5 * len(numbers) * float(np.log(precision).sum())
     return evidence
@@ -240,6 +245,7 @@ def averaged(lifted: BayesFit, full: Maximum, share: float = 1.0) -> BayesFit:
     pulled[1][1:] = lifted.shapes.level
     first = _tightened_fit(full, pulled)
     of_full, mean = np.log(FULL_SHARE) + first.evidence, first.mean
+    of_full += 0.5 * float(np.linalg.slogdet(posterior.shared_precision)[1])
     between: list[tuple[FloatArray, list[State]]] = []
     if posterior.incidence.fields:
         second = _tightened_fit(_alike(full), pulled)

@@ -54,12 +54,10 @@ class _Panels:
     residual: FloatArray
 
     @staticmethod
-    def of(panel: IntArray, logits: FloatArray, information: FloatArray, residual: FloatArray) -> _Panels:
-        """Return the sums by panel."""
-        size = int(panel.max()) + 1
-        total, weighted, left = (sums_by(panel, part, size) for part in (information, information * logits, residual))
-        used = total > 0.0
-        return _Panels(weighted[used] / total[used], total[used], left[used])
+    def of(information: FloatArray, weighted: FloatArray, residual: FloatArray) -> _Panels:
+        """Return the panels that have rows, of sums by panel."""
+        used = information > 0.0
+        return _Panels(weighted[used] / information[used], information[used], residual[used])
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,14 +80,19 @@ class Misfit:
         p = sigmoid(fit.calibrate_contexts(table, sketch.context, sketch.logit))
         information, residual = sketch.weight * p * (1.0 - p), sketch.positives - sketch.weight * p
         panel, _ = fit.panels.locate(sketch.logit)
-        columns = panel, sketch.logit, information, residual
         of_context = sums_by(sketch.context, information, len(table))
         # With several fields the covariance of one context leaves out what couples them: it explains too much.
         alone = len(table) > 1 and len(fit.state.values) == 1
         largest = np.argsort(-of_context, kind="stable")[: MOST_CONTEXTS if alone else 0]
         chosen = largest[of_context[largest] >= LEAST_INFORMATION]
-        parts = [_Panels.of(*(column[sketch.context == context] for column in columns)) for context in chosen]
-        return Misfit(fit, _Panels.of(*columns), tuple(zip(fit.expand(table[chosen]), parts, strict=True)))
+        part = np.full(len(table), len(chosen))
+        part[chosen] = np.arange(len(chosen))
+        shape = len(chosen) + 1, fit.panels.count
+        key = (part * fit.panels.count)[sketch.context] + panel
+        columns = information, information * sketch.logit, residual
+        sums = np.stack([sums_by(key, column, shape[0] * shape[1]).reshape(shape) for column in columns])
+        parts = [_Panels.of(*sums[:, place]) for place in range(len(chosen))]
+        return Misfit(fit, _Panels.of(*sums.sum(axis=1)), tuple(zip(fit.expand(table[chosen]), parts, strict=True)))
 
     def variance(self, logits: FloatArray) -> FloatArray:
         """Return what a misfit adds to the variance of calibrated logits, at some raw logits."""

@@ -16,6 +16,7 @@ from mcnet.bayes.averaging import MOST_INFORMATION
 from mcnet.bayes.posterior import BayesFit
 from mcnet.bayes.prior import EXPECTED, LARGEST
 from mcnet.bayes.structure import MOST_COMBINATIONS, MOST_PAIRS, State
+from mcnet.calibrators.parametric import log_loss_sum
 from mcnet.rows.contexts import ANY, Contexts, distinct_combinations, distinct_contexts
 from mcnet.sketch.grid import Cells
 from mcnet.sketch.sketch import Sketch
@@ -306,7 +307,7 @@ def field_contributions(fit: BayesFit, sketch: Sketch, sizes: tuple[int, ...]) -
     weight, positives, logits = sketch.weight, sketch.positives, sketch.logit
     total = float(weight.sum())
     whole = fit.calibrate_contexts(codes, context, logits)
-    loss = _loss(whole, weight, positives)
+    loss = log_loss_sum(whole, weight, positives)
     known = [
         1.0 - np.diagonal(blocks, axis1=1, axis2=2) * fit.strengths.value_precision(part, fit.shapes)
         for part, blocks in enumerate(covariance.blocks)
@@ -317,7 +318,8 @@ def field_contributions(fit: BayesFit, sketch: Sketch, sizes: tuple[int, ...]) -
         values = [0.0 * numbers if part in dropped else numbers for part, numbers in enumerate(fit.state.values)]
         alone = replace(fit, state=State(fit.state.shared, values)).calibrate_contexts(codes, context, logits)
         others = {part: expanded[:, part] for part in range(expanded.shape[1]) if part not in dropped}
-        without = _loss(_levels_again(fit, alone, others, context, weight, positives), weight, positives)
+        left = _levels_again(fit, alone, others, context, weight, positives)
+        without = log_loss_sum(left, weight, positives)
         parameters = sum(float(np.clip(known[part], 0.0, 1.0).sum()) for part in dropped)
         size = len(fit.state.values[field])
         code = np.where(expanded[:, field] >= 0, expanded[:, field], size)[context]
@@ -350,10 +352,6 @@ def _rounded(number: float) -> float:
     return float(f"{number:.6g}")
 
 
-def _loss(calibrated: FloatArray, weight: FloatArray, positives: FloatArray) -> float:
-    return float((weight * np.logaddexp(0.0, calibrated) - positives * calibrated).sum())
-
-
 def _levels_again(
     fit: BayesFit,
     calibrated: FloatArray,
@@ -366,8 +364,7 @@ def _levels_again(
 
     One Newton step for each field in turn, a few times: near the maximum, that is enough.
     """
-    shared = np.zeros(int(context.max()) + 1, dtype=np.int64)
-    parts = [(shared, np.zeros(1), 0.0)]
+    parts = []
     for part, codes in others.items():
         size = len(fit.state.values[part])
         if size:
@@ -375,12 +372,14 @@ def _levels_again(
             levels = np.append(fit.state.values[part][:, 0], 0.0)
             parts.append((np.where(codes >= 0, codes, size), levels, precision))
     for _ in range(_ROUNDS):
+        expected = weight * (p := sigmoid(calibrated))
+        change = float(positives.sum() - expected.sum()) / (float(expected @ (1.0 - p)) + 1e-9)
+        calibrated = calibrated + min(max(change, -1.0), 1.0)
         for codes, levels, precision in parts:
             p, of_row = sigmoid(calibrated), codes[context]
             gradient = sums_by(of_row, positives - weight * p, len(levels)) - precision * levels
-            step = gradient / (sums_by(of_row, weight * p * (1.0 - p), len(levels)) + precision + 1e-9)
-            if precision:
-                step[-1] = 0.0  # rows of values without terms
+            step = gradient / (sums_by(of_row, weight * p * (1.0 - p), len(levels)) + precision)
+            step[-1] = 0.0  # rows of values without terms
             step = np.clip(step, -1.0, 1.0)
             levels += step
             calibrated = calibrated + step[of_row]

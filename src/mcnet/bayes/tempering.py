@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, IntArray, sigmoid
+from mcnet._shared.arrays import FloatArray, IntArray, sigmoid, softplus
 from mcnet.bayes.posterior import BayesFit
 from mcnet.calibrators.period_effects import fitted_level, level_error
 from mcnet.rows.contexts import Contexts
@@ -126,7 +126,7 @@ class PeriodEvidence:
         every = BlockCells.joined(blocks)
         logits = fit.calibrate_contexts(self.table, every.context, every.logits)
         logits = logits + fitted_level(logits, every.weight, every.positives)[0]
-        losses = every.weight * np.logaddexp(0.0, logits) - every.positives * logits
+        losses = every.weight * softplus(logits) - every.positives * logits
         ends = np.cumsum([len(block.weight) for block in blocks])
         return np.add.reduceat(losses, np.concatenate([[0], ends[:-1]]))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy
 
-from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, MaskArray, sigmoid
+from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, MaskArray, sigmoid, softplus
 from mcnet.calibrators.base import Calibrator, Fitted
 from mcnet.curves.compile import compile_functions
 from mcnet.curves.curves import Curves
@@ -49,7 +49,7 @@ _NEAR_BOUND = 1e-6
 
 def log_loss_sum(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> float:
     """Return Σ w·log(1 + e^f) − Σ positives·f, the log-loss of all rows together."""
-    return float(weight @ np.logaddexp(0.0, logits) - positives @ logits)
+    return float(weight @ softplus(logits) - positives @ logits)
 
 
 def fit_logistic(
