@@ -1,5 +1,7 @@
 """One service for every head of a store: paths, tokens, heads that come and go, and heads that cannot be served."""
 
+import re
+
 import pytest
 from tests.service.running import TOKEN, running
 from tests.service.test_feedback import PERIOD, feedback
@@ -92,6 +94,12 @@ def test_feedback_and_versions_of_heads_are_apart(service, store):
     metrics = service.get("/metrics").body.decode()
     assert '\nmcnet_model_held{head="cvr"} 1\n' in metrics
     assert '\nmcnet_feedback_rows_total{head="default"} 50\n' in metrics
+
+
+def test_only_a_head_with_two_versions_can_be_rolled_back(service):
+    button = r'<button type="button" id="rollback"[^>]*?( disabled)?>'
+    for head, disabled in (("cvr", None), ("add%20to-cart", " disabled")):
+        assert re.search(button, service.get(f"/heads/{head}/").body.decode())[1] == disabled
 
 
 def test_a_token_for_one_head_changes_no_other_one(service, store):
