@@ -205,5 +205,5 @@ def _finding(results: Results, trained: Trained) -> list[str]:
     baselines = [aux_name(row) for row in ROSTER if row.name in MODELS and row.name in ("NeuCalib", "AdaCalib")]
     for task, methods in results.items():
         levels = {name: float(np.mean(column(trials, "log_loss"))) for name, trials in methods.items()}
-        sentences.append(remains(levels, baselines, f"{task}: log-loss", "-Aux"))
+        sentences.append(remains(levels, baselines, f"{task}: log-loss", "-Aux", digits=6))
     return sentences

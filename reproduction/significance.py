@@ -57,7 +57,9 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, f
     return float(gap.mean()), p
 
 
-def remains(levels: Mapping[str, float], baselines: Sequence[str], title: str, suffix: str = "") -> str:
+def remains(
+    levels: Mapping[str, float], baselines: Sequence[str], title: str, suffix: str = "", digits: int = 4
+) -> str:
     """Return what is left of "MCNet beats its baselines" in one table, where the lowest level is the best.
 
     >>> remains({"SIR": 2.0, "MCNet-None, as printed": 3.0, "MCNet-Field, as printed": 1.0}, ["SIR"], "KL")
@@ -69,10 +71,10 @@ def remains(levels: Mapping[str, float], baselines: Sequence[str], title: str, s
         names = {v: f"MCNet-{v}{suffix}, {training}" for v in ("None", "Field")}
         found = {variant: levels[name] for variant, name in names.items() if name in levels}
         if found:
-            parts.append(f"{training} {' and '.join(f'{level:.4g}' for level in found.values())}")
+            parts.append(f"{training} {' and '.join(f'{level:.{digits}g}' for level in found.values())}")
             better = [variant for variant, level in found.items() if level < levels[best]]
             beats.append(f"{training} {' and '.join(better) or 'neither'}")
     return (
-        f"{title} of MCNet-None{suffix} and MCNet-Field{suffix} {'; '.join(parts)}; best baseline {levels[best]:.4g} "
-        f"({best}). What beats it: {'; '.join(beats)}."
+        f"{title} of MCNet-None{suffix} and MCNet-Field{suffix} {'; '.join(parts)}; best baseline "
+        f"{levels[best]:.{digits}g} ({best}). What beats it: {'; '.join(beats)}."
     )
