@@ -221,12 +221,19 @@ def test_a_memory_without_rows_is_the_next_longer_one(trusts_short_memories):
         np.testing.assert_allclose(candidates[f"{kind} 0.5"], candidates[f"{kind} 2"], atol=1e-6)
 
 
-def test_nights_with_few_rows_let_little_fade(trusts_short_memories):
+def test_a_night_with_next_to_no_rows_lets_little_fade(trusts_short_memories):
     learner = trusts_short_memories[0]._learner.copied()
     before = learner.memories[0].sketch.total_weight
-    for night in range(14, 24):
-        learner.learn(mcnet.Sketch.from_rows([0.1, 0.2], [0, 0], field=["v0", "v1"]), str(night))
-    assert learner.memories[0].sketch.total_weight > 0.9 * before
+    learner.learn(mcnet.Sketch.from_rows([0.1, 0.2], [0, 0], field=["v0", "v1"]), "14")
+    assert learner.memories[0].sketch.total_weight > 0.8 * before
+
+
+def test_a_quiet_night_ages_what_was_known_before_it_as_a_whole_period(trusts_short_memories):
+    learner, rng = trusts_short_memories[0]._learner.copied(), np.random.default_rng(0)
+    before = learner.memories[0].sketch.total_weight
+    night = mcnet.Sketch.from_rows(rng.uniform(0.02, 0.3, 150), np.arange(150) % 10 == 0, field=["v0"] * 150)
+    learner.learn(night, "14", look=False)
+    assert learner.memories[0].sketch.total_weight == pytest.approx(0.25 * before + 150, rel=1e-6)
 
 
 def test_a_period_without_rows_changes_nothing_but_the_time(slow):

@@ -157,8 +157,9 @@ period changes, within these limits."""
 FREE_LEANING = 2.0
 """A memory whose level is more than this many deviations from that of the next longer one leans on it less: such a
 difference is a change."""
-WHOLE_PERIOD = 0.5
-"""A period with this share of the usual rows counts as a whole one; one with fewer as that much less."""
+WHOLE_PERIOD = 0.01
+"""A period with this share of the usual rows counts as a whole one; one with fewer as that much less. A quiet night
+ages what was known before it as any other period does: memories with few rows left lean on longer ones anyway."""
 USUAL_HALF_LIFE, MOST_RISE = 8.0, 4.0
 """What is usual is an average over so many periods; none counts for more than this many times what was usual."""
 LARGEST_GAP_VARIANCE = 1.0
