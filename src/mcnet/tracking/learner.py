@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -155,11 +155,9 @@ LEAST_LEANING, MOST_LEANING = 4.0, 64.0
 """The information that the next longer memory counts for as the prior of a shorter one: 1 over the variance of what a
 period changes, within these limits."""
 FREE_LEANING = 2.0
-"""A memory whose level is more than this many deviations from that of the next longer one leans on it less: such a
-difference is a change."""
+"""A memory whose level is this many deviations from that of the next longer one leans on it less: it has changed."""
 WHOLE_PERIOD = 0.01
-"""A period with this share of the usual rows counts as a whole one; one with fewer as that much less. A quiet night
-ages what was known before it as any other period does: memories with few rows left lean on longer ones anyway."""
+"""A period with this share of the usual rows counts as a whole one, a quiet night too; one with fewer, less."""
 USUAL_HALF_LIFE, MOST_RISE = 8.0, 4.0
 """What is usual is an average over so many periods; none counts for more than this many times what was usual."""
 LARGEST_GAP_VARIANCE = 1.0
@@ -187,10 +185,6 @@ class Judgement:
     served_loss: float
     rows: float
 
-    def state(self) -> dict[str, Any]:
-        """Return the state as JSON-able values."""
-        return asdict(self)
-
 
 @dataclass
 class Learner:
@@ -206,9 +200,9 @@ class Learner:
     seasons: Seasons = field(default_factory=Seasons.none)
     clock: Clock = field(default_factory=Clock)
     position: float = 0.0
-    """The last period's place in time, in periods since the first."""
+    """When the last period was, in periods since the first."""
     learnt: int = 0
-    """How many periods with rows there were."""
+    """The number of periods with rows."""
     usual_rows: float = 0.0
     """The weight of the rows of a usual period."""
     forecasts: list[Forecast] = field(default_factory=list)

@@ -9,6 +9,7 @@ A tracker may also follow a journal: what it has learnt is compared with the jou
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,7 @@ def _document(learner: Learner, files: list[str | None]) -> dict[str, Any]:
         "experts": [expert.state() for expert in experts],
         "forecasts": [forecast.state(given) for forecast in learner.forecasts],
         "previous": None if learner.previous is None else learner.previous.state(given),
-        "judgement": None if learner.judgement is None else learner.judgement.state(),
+        "judgement": None if learner.judgement is None else asdict(learner.judgement),
         "journal_digest": learner.journal_digest,
         **{name: getattr(learner, name).state() for name in _EFFECTS},
     }
