@@ -38,6 +38,7 @@ def test_after_a_broken_hour_the_loop_serves_what_it_would_have_served(small):
 
 
 def test_a_common_drop_is_published_by_the_third_hour_and_is_as_right_as_can_be(small):
-    (ours, best) = time_poison.changed(2, ["all values -0.6"])["all values -0.6"]
+    ours, best, shrinking = time_poison.changed(2, ["all values -0.6"])["all values -0.6"]
     assert ours[0] > 0.5
     assert ours[2] < 0.1 + best[2]
+    assert 0.0 < abs(shrinking[2] - best[2]) < 0.1
