@@ -66,7 +66,7 @@ def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
 
 
 def test_demo_ranks_methods_by_the_known_truth(mcnet, monkeypatch):
-    monkeypatch.setattr("mcnet.selection.methods", lambda: FEW)
+    monkeypatch.setattr("mcnet.selection.registered_methods", lambda: FEW)
     found = mcnet("demo", "--rows", 50_000, "--json").document
     excess = {line["method"]: line["excess_log_loss"] for line in found["methods"]}
     assert found["failed"] == {}
@@ -74,7 +74,7 @@ def test_demo_ranks_methods_by_the_known_truth(mcnet, monkeypatch):
 
 
 def test_demo_prints_one_table(mcnet, monkeypatch):
-    monkeypatch.setattr("mcnet.selection.methods", lambda: FEW[:3])
+    monkeypatch.setattr("mcnet.selection.registered_methods", lambda: FEW[:3])
     done = mcnet(*examples(mcnet("demo", "--help").out)[0])
     assert done.code == 0
     assert [word in done.out for word in ("platt-field", "PCOC", "F-RCE", "AUC", "excess", "fit s")] == [True] * 6
@@ -96,7 +96,7 @@ def test_what_make_demo_advises_to_type_next_works_as_pasted(mcnet, monkeypatch,
     assert advised[0] == "source .venv/bin/activate"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "build").mkdir()
-    monkeypatch.setattr("mcnet.selection.methods", lambda: FEW[:2])
+    monkeypatch.setattr("mcnet.selection.registered_methods", lambda: FEW[:2])
     for line in (f"{command} --rows 2000", *(line.removeprefix("mcnet ") for line in advised[1:])):
         done = mcnet(*line.split())
         assert done.code == 0, done.err

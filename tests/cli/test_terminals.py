@@ -112,7 +112,7 @@ def printed(monkeypatch, encoding, words):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_works_on_a_terminal_of_few_characters(nasty, monkeypatch, command, encoding):
     monkeypatch.chdir(nasty)
-    monkeypatch.setattr("mcnet.selection.methods", lambda: ["base", "platt"])
+    monkeypatch.setattr("mcnet.selection.registered_methods", lambda: ["base", "platt"])
     words = COMMANDS[command] + (("--force",) if command in ("fit", "apply", "sketch", "merge", "export") else ())
     code, out, err = printed(monkeypatch, encoding, words)
     assert (code, b"Traceback" in err) == (0, False), err
