@@ -166,7 +166,7 @@ def test_a_block_of_the_readme_works_when_pasted_alone(block, tmp_path, monkeypa
         assert block.body.strip() == f"source {environment}/activate"
     elif "mcnet serve" in block.body:  # from nothing to a served, learning model
         demo, update, serve = block.body.strip().splitlines()
-        monkeypatch.setattr("mcnet.selection.registered_methods", lambda: ["base", "platt"])  # all of them take a minute
+        monkeypatch.setattr("mcnet.selection.registered_methods", lambda: ["base", "platt"])  # all take a minute
         assert run(demo.split()[1:]) == 0
         run_shell(replace(block, body=update), README)
         address, *words = serve.partition("#")[0].split()[2:]
