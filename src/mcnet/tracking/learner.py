@@ -416,7 +416,7 @@ class Learner:
     def _step(self, rows: float, elapsed: float) -> float:
         """Return how far a period lets memories fade, as a share of a usual one: less if it has few rows, not by gaps.
 
-        What was known before a gap, or a night with few rows, is still the best known.
+        What was known before a gap, or an hour with next to no rows, is still the best known.
         """
         usual = self.usual_rows or rows
         share = min(elapsed, 1.0)
