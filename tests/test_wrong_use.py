@@ -83,3 +83,23 @@ def test_a_method_is_named_by_a_text():
     for given in (None, mcnet.Platt, mcnet.Platt(), ["platt"]):
         with pytest.raises(mcnet.InputError, match="a method is named by a text"):
             mcnet.calibrator(given)
+
+
+def test_a_store_given_as_a_model_is_told_apart(fitted, tmp_path):
+    mcnet.Store(tmp_path / "ads.db").versions("ctr").add(fitted.model_)
+    with pytest.raises(mcnet.InputError, match=r"a store was given, not a model; mcnet\.Store\(…\)\.load\(\)"):
+        mcnet.load(tmp_path / "ads.db")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fields": ["city"]}, r"fields is \['city'\]; it takes \"auto\" alone; name fields with field="),
+        ({"fields": "auto", "field": "city"}, "fields and field were both given"),
+        ({"exclude": ["bid"]}, 'exclude leaves columns out of a search for fields; pass fields="auto", too'),
+    ],
+)
+def test_a_search_for_fields_is_asked_for_in_one_way(options, message):
+    rows = {"score": [0.1, 0.2], "label": [0, 1], "city": ["a", "b"]}
+    with pytest.raises(mcnet.InputError, match=message):
+        mcnet.scan(pl.DataFrame(rows), score="score", label="label", **options)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, ScoreType
-from mcnet._shared.messages import aligned, amount, counted, narrow, warn
+from mcnet._shared.messages import UNIT_OF_DIFFERENCES, aligned, amount, counted, narrow, warn
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import VARIANTS, calibrator
 from mcnet.calibrators.methods import methods as registered_methods
@@ -115,9 +115,6 @@ class Folds:
 
 # A selection as text: one line per method, narrow enough for any terminal.
 
-UNIT_OF_DIFFERENCES = "×10⁻⁵"
-"""The unit of differences of log-loss, wherever they are printed."""
-
 
 def difference_words(*differences: float) -> tuple[str, ...]:
     """Return differences of log-loss in their unit.
@@ -126,15 +123,6 @@ def difference_words(*differences: float) -> tuple[str, ...]:
     ('144.5', '5.3')
     """
     return tuple(narrow(1e5 * difference, 1) for difference in differences)
-
-
-def signed_differences(*differences: float) -> tuple[str, ...]:
-    """Return differences of log-loss that may be of either sign in their unit.
-
-    >>> signed_differences(-0.00662, 0.000053)
-    ('-662.0', '+5.3')
-    """
-    return tuple(f"{1e5 * difference:+,.1f}" for difference in differences)
 
 
 def explanation(selection: "Selection") -> str:

@@ -1,4 +1,4 @@
-"""Types of arrays, and small mathematics on them: logits, sigmoids, clipping, sums by group."""
+"""Types of arrays, and small mathematics on them: logits, sigmoids, log-loss, clipping, sums by group."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -18,7 +18,7 @@ ScoreType = Literal["probability", "logit"]
 """What the scores are: probabilities in [0, 1], or logits."""
 
 
-# Small mathematics that every package uses: logits, sigmoids, clipping, sums by group.
+# Small mathematics that every package uses: logits, sigmoids, log-loss, clipping, sums by group.
 
 SCORE_FLOOR = 1e-7
 """Scores are clipped to [SCORE_FLOOR, 1 - SCORE_FLOOR], so that every logit is finite."""
@@ -51,6 +51,11 @@ def softplus(logits: FloatArray) -> FloatArray:
 def logit(probabilities: FloatArray) -> FloatArray:
     """Return log(p / (1 - p)) of probabilities strictly inside (0, 1)."""
     return np.log(probabilities) - np.log1p(-probabilities)
+
+
+def log_loss_sum(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> float:
+    """Return Σ w·log(1 + e^f) − Σ positives·f, the log-loss of all rows together."""
+    return float(weight @ softplus(logits) - positives @ logits)
 
 
 def sums_by(index: NDArray[Any], values: FloatArray, number: int) -> FloatArray:

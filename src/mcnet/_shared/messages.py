@@ -201,6 +201,19 @@ def signed_amount(value: float) -> str:
     return ("+" if value > 0.0 else "") + amount(value)
 
 
+UNIT_OF_DIFFERENCES = "×10⁻⁵"
+"""The unit of differences of log-loss, wherever they are printed."""
+
+
+def signed_differences(*differences: float) -> tuple[str, ...]:
+    """Return differences of log-loss that may be of either sign in their unit.
+
+    >>> signed_differences(-0.00662, 0.000053)
+    ('-662.0', '+5.3')
+    """
+    return tuple(f"{1e5 * difference:+,.1f}" for difference in differences)
+
+
 def narrow(value: float, decimals: int) -> str:
     """Return a number with fewer decimals the larger it is, so that a column keeps its width.
 

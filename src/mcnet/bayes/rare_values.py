@@ -11,12 +11,11 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, sigmoid, sums_by
+from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, log_loss_sum, sigmoid, sums_by
 from mcnet.bayes.averaging import MOST_INFORMATION
 from mcnet.bayes.posterior import BayesFit
 from mcnet.bayes.prior import EXPECTED, LARGEST
 from mcnet.bayes.structure import MOST_COMBINATIONS, MOST_PAIRS, State
-from mcnet.calibrators.parametric import log_loss_sum
 from mcnet.rows.contexts import ANY, Contexts, distinct_combinations, distinct_contexts
 from mcnet.sketch.grid import Cells
 from mcnet.sketch.sketch import Sketch

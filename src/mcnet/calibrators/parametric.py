@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy
 
-from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, MaskArray, sigmoid, softplus
+from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, MaskArray, log_loss_sum, sigmoid
 from mcnet.calibrators.base import Calibrator, Fitted
 from mcnet.curves.compile import compile_functions
 from mcnet.curves.curves import Curves
@@ -45,11 +45,6 @@ _MOST_HALVINGS = 40
 """How often a step is halved before the search ends."""
 _NEAR_BOUND = 1e-6
 """A coefficient this close to its lower bound counts as at the bound."""
-
-
-def log_loss_sum(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> float:
-    """Return Σ w·log(1 + e^f) − Σ positives·f, the log-loss of all rows together."""
-    return float(weight @ softplus(logits) - positives @ logits)
 
 
 def fit_logistic(

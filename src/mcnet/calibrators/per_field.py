@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mcnet._shared.arrays import CodeArray, FloatArray, logit, sigmoid, sums_by
+from mcnet._shared.arrays import CodeArray, FloatArray, log_loss_sum, logit, sigmoid, sums_by
 from mcnet.calibrators.base import Calibrator, Fitted
 from mcnet.calibrators.methods import calibrator
 from mcnet.calibrators.parameters import clone
-from mcnet.calibrators.parametric import fit_logistic, fit_offset, level_uncertainty, log_loss_sum
+from mcnet.calibrators.parametric import fit_logistic, fit_offset, level_uncertainty
 from mcnet.curves.compile import compile_functions
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator

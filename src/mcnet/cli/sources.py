@@ -304,7 +304,9 @@ class RowSource:
         self, printer: Printer, spec: "RowSpec", fields: str | None, time: str | None, exclude: Sequence[str] | None
     ) -> "RowSpec":
         """Return the spec with the fields that --fields auto finds; as it is without that option."""
-        refuse_other_fields(fields, spec.fields, exclude)
+        from mcnet.rows.spec import check_search
+
+        check_search(fields, spec.fields, exclude)
         if fields is None:
             return spec
         search = self.find_fields(printer, spec, time, exclude or ())
@@ -356,18 +358,6 @@ class RowSource:
             return None
         sketches = self.journal.sketches(since, until)
         return {period: sketch.only(*field) if field else sketch for period, sketch in sketches}
-
-
-def refuse_other_fields(fields: str | None, named: Sequence[str], exclude: Sequence[str] | None) -> None:
-    """Refuse what --fields does not take, --field beside it, and --exclude without it."""
-    if fields is None and exclude:
-        raise InputError("--exclude leaves columns out of a search for fields; pass --fields auto, too")
-    if fields is None:
-        return
-    if fields != "auto":
-        raise InputError(f"--fields is {fields!r}; it takes auto alone: name a field with --field {fields}")
-    if named:
-        raise InputError("--fields auto and --field were both given; give one of them")
 
 
 def say_fields(printer: Printer, search: "FieldSearch") -> None:

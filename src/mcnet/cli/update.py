@@ -89,7 +89,7 @@ def update(
           --field country --time ts --every 1d
     """
     from mcnet.cli.run import UNUSABLE, plain_interrupts
-    from mcnet.cli.sources import refuse_other_fields, source_of, value_number
+    from mcnet.cli.sources import source_of, value_number
     from mcnet.operations.alerts import Webhook
     from mcnet.operations.update import update as run_update
 
@@ -100,7 +100,6 @@ def update(
         options.refuse_read_options("no logs are named")
     # Without logs, columns that the configuration file names concern nobody.
     columns = {} if given is None else given.spec(context).arguments()
-    refuse_other_fields(fields, columns.get("field") or (), exclude)
     number = value_number(value)
     if number is not None:
         columns["value"] = number

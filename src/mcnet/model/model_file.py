@@ -14,12 +14,21 @@ from mcnet._shared.files import checksum, disk_path, whole_file
 from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves, CurveUncertainty
 from mcnet.curves.family import CurveFamily, family_problem
-from mcnet.errors import CalibrationWarning, FileFormatError, InputError, McnetError, NotFittedError, NotSupportedError
+from mcnet.errors import (
+    Advice,
+    CalibrationWarning,
+    FileFormatError,
+    InputError,
+    McnetError,
+    NotFittedError,
+    NotSupportedError,
+)
 from mcnet.model.bands import CurveDeviations, Uncertainty
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.rows.derived import check_edges
 from mcnet.rows.fields import NUMBER, derivation
+from mcnet.rows.locations import is_store
 
 # The schema of a model file: which keys it has, and of what types. What a file asks for is bounded here, too.
 
@@ -295,11 +304,17 @@ def _warned(model: CalibrationModel, path: str | PathLike[str]) -> CalibrationMo
 
 def read_model(path: str | PathLike[str]) -> CalibrationModel:
     """Return the model in a file, as it is."""
+    if is_store(path):
+        raise InputError(
+            "a store was given, not a model",
+            advice=Advice(
+                "mcnet.Store(…).load() returns the model that it serves",
+                shell="mcnet versions save writes the model that it serves to a file",
+            ),
+        )
     path = disk_path(path, "a model")
     if path.is_dir():
-        raise InputError(
-            f"{path} is a folder, not a model; of a registry, Registry(path).load() returns the current model"
-        )
+        raise InputError(f"{path} is a folder, not a model; give the file in it")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     try:

@@ -6,11 +6,10 @@ from typing import Any, Literal
 import numpy as np
 from scipy.optimize import minimize
 
-from mcnet._shared.arrays import FloatArray, IntArray, sigmoid, sums_by
+from mcnet._shared.arrays import FloatArray, IntArray, log_loss_sum, sigmoid, sums_by
 from mcnet._shared.messages import need_extra
 from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.parameters import balanced_field_use, check_beta_order, check_bins, check_penalties
-from mcnet.calibrators.parametric import log_loss_sum
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
 from mcnet.networks.calibrator import NetworkCalibrator, training_cells

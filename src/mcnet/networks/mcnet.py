@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, clip_scores, logit
+from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, clip_scores, log_loss_sum, logit
 from mcnet._shared.messages import need_extra, warn
 from mcnet.calibrators.base import FieldUse
 from mcnet.calibrators.parameters import balanced_field_use, check_beta_order, check_bins, check_penalties
-from mcnet.calibrators.parametric import log_loss_sum
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.networks.calibrator import FitRows, NetworkCalibrator, training_cells

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from mcnet._shared.arrays import FloatArray, IndexArray
+from mcnet._shared.messages import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.errors import InputError, McnetError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
@@ -19,7 +20,6 @@ from mcnet.model.model_file import load, save_model
 from mcnet.operations.learning import Judged, sketch_log_loss
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import elapsed_periods, periods_between, sorted_periods
-from mcnet.selection import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.journal import Journal
 from mcnet.store.versions import Version

@@ -26,7 +26,7 @@ from mcnet.rows.columns import check_value
 from mcnet.rows.locations import Locations
 from mcnet.rows.logs import ChangedFileError, expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
-from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
+from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_search, field_names
 from mcnet.store.additions import shape_of
 from mcnet.store.entries import Addition, NewFiles, OtherRowsError
 from mcnet.store.journal import Journal
@@ -364,12 +364,7 @@ def _auto_fields(
     head: Head | None, asked: str | None, spec: RowSpec, logs: Any, time: str | None, exclude: Sequence[str]
 ) -> tuple[str, ...] | None:
     """Return the fields that were chosen for a head, or are to be chosen now; None if fields are named."""
-    if asked not in (None, "auto"):
-        raise InputError(f'fields is {asked!r}; it takes "auto" alone: name fields with field=')
-    if asked is None and exclude:
-        raise InputError('exclude leaves columns out of a search for fields; pass fields="auto"')
-    if asked is not None and spec.fields:
-        raise InputError('fields="auto" and field were both given; give one of them')
+    check_search(asked, spec.fields, exclude)
     kept = None if head is None else head.settings.get("auto_fields")
     if kept is not None or asked is None:
         return tuple(kept) if kept is not None and not spec.fields else None

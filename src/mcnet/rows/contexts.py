@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import CodeArray, IntArray
 from mcnet._shared.messages import counted
-from mcnet.errors import InputError
-from mcnet.rows.derived import refuse_other_edges, value_text
+from mcnet.errors import Advice, InputError
+from mcnet.rows.derived import bin_texts, value_text
 from mcnet.rows.fields import (
     MISSING_LABEL,
     UNNAMED,
@@ -434,3 +434,24 @@ class Contexts:
     @cached_property
     def _index(self) -> CombinationIndex:
         return CombinationIndex(list(self.table.T + 1), [len(known) + 1 for known in self.values])
+
+
+# Bins of one field, which add up only if they are the same.
+
+
+def refuse_other_edges(name: str, one: Edges | None, other: Edges | None) -> None:
+    """Refuse two sets of bins of one field; None is a part whose bins are not known."""
+    if one is not None and other is not None and one != other:
+        raise InputError(
+            f"{name!r} has other bins here ({_shown(one)}) than there ({_shown(other)}), and only the same bins add up",
+            advice=Advice(
+                "cut both alike: pass like=, a sketch or model that has the bins, to mcnet.scan",
+                shell="cut both alike: pass --bins FILE, a sketch or model that has the bins",
+                service="send the numbers, which the model cuts",
+            ),
+        )
+
+
+def _shown(edges: Edges) -> str:
+    texts = bin_texts(edges)
+    return f"{len(texts)} bins: {', '.join(texts[:3])}{' …' if len(texts) > 3 else ''}"

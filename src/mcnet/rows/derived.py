@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IntArray
-from mcnet.errors import Advice, InputError
+from mcnet.errors import InputError
 from mcnet.rows.columns import DescribeRow, as_array, as_floats, describe_row
 from mcnet.rows.fields import CLOCK, NUMBER, Edges, FieldColumn, derivation, field_text, source_column
 from mcnet.rows.periods import counted_seconds, timestamps_of
@@ -134,24 +134,6 @@ class EdgeSample:
     def edges(self, bins: int) -> Edges:
         """Return the edges of the rows so far."""
         return chosen_edges(np.concatenate([np.empty(0), *self._parts]), bins)
-
-
-def refuse_other_edges(name: str, one: Edges | None, other: Edges | None) -> None:
-    """Refuse two sets of bins of one field; None is a part whose bins are not known."""
-    if one is not None and other is not None and one != other:
-        raise InputError(
-            f"{name!r} has other bins here ({_shown(one)}) than there ({_shown(other)}), and only the same bins add up",
-            advice=Advice(
-                "cut both alike: pass like=, a sketch or model that has the bins, to mcnet.scan",
-                shell="cut both alike: pass --bins FILE, a sketch or model that has the bins",
-                service="send the numbers, which the model cuts",
-            ),
-        )
-
-
-def _shown(edges: Edges) -> str:
-    texts = bin_texts(edges)
-    return f"{len(texts)} bins: {', '.join(texts[:3])}{' …' if len(texts) > 3 else ''}"
 
 
 # Columns of rows to columns of a derived field.

@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import Any, Literal
 
 from mcnet._shared.arrays import ScoreType
-from mcnet.errors import InputError
+from mcnet.errors import Advice, InputError
 from mcnet.rows.columns import check_negatives_kept
 from mcnet.rows.fields import Edges, derivation, source_column
 
@@ -28,6 +28,26 @@ def field_names(given: str | Sequence[str] | None) -> tuple[str, ...]:
     (('country',), ('country', 'device'), ())
     """
     return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+def check_search(fields: Any, named: Sequence[str], exclude: Sequence[str] | None) -> None:
+    """Refuse what `fields` does not take, fields that are named as well, and `exclude` without a search."""
+    if fields is None and exclude:
+        raise InputError(
+            "exclude leaves columns out of a search for fields",
+            advice=Advice('pass fields="auto", too', shell="pass --fields auto, too"),
+        )
+    if fields not in (None, "auto"):
+        name = fields if isinstance(fields, str) else "NAME"
+        raise InputError(
+            f'fields is {fields!r}; it takes "auto" alone',
+            advice=Advice("name fields with field=", shell=f"name a field with --field {name}"),
+        )
+    if fields is not None and named:
+        raise InputError(
+            "fields and field were both given",
+            advice=Advice('give fields="auto" or field=', shell="give --fields auto or --field"),
+        )
 
 
 def check_folds(folds: Any) -> int:

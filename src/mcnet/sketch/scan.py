@@ -25,7 +25,15 @@ from mcnet.rows.logs import (
     unchanged_files,
 )
 from mcnet.rows.periods import cut_to_periods
-from mcnet.rows.spec import DEFAULT_RESOLUTION, MORE_COLUMNS, Resolution, RowSpec, check_folds, field_names
+from mcnet.rows.spec import (
+    DEFAULT_RESOLUTION,
+    MORE_COLUMNS,
+    Resolution,
+    RowSpec,
+    check_folds,
+    check_search,
+    field_names,
+)
 from mcnet.sketch.build import (
     Batch,
     LargestWeight,
@@ -129,9 +137,12 @@ def scan(
         edges=edges_of(like),
     )
     spec.check()
-    if fields is not None or exclude:
+    check_search(fields, spec.fields, exclude)
+    if fields is not None:
+        from mcnet.field_search import search
+
         with read_with(storage_options=storage_options, separator=separator, where=where):
-            spec = replace(spec, fields=_found_fields(rows, fields, spec, exclude))
+            spec = replace(spec, fields=search(rows, spec, exclude=exclude).fields)
     if is_connection(rows):
         if table is None:
             raise InputError("scan was given a connection; name the table with table=")
@@ -164,17 +175,6 @@ def scan(
         )
     with read_with(storage_options=storage_options, separator=separator, where=where, bins=bins):
         return _scan_files(expand_paths(rows), spec, progress, source_name(rows))
-
-
-def _found_fields(rows: Any, fields: str | None, spec: RowSpec, exclude: Sequence[str]) -> tuple[str, ...]:
-    """Return the fields that a search finds; refuse fields that are named as well."""
-    from mcnet.field_search import search
-
-    if fields is None:
-        raise InputError('exclude leaves columns out of a search for fields; pass fields="auto"')
-    if fields != "auto" or spec.fields:
-        raise InputError('fields is "auto", and then no field is named; name fields with field=')
-    return search(rows, spec, exclude=exclude).fields
 
 
 def _scan_files(

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from mcnet.errors import Advice, InputError, McnetError
-from mcnet.rows.derived import refuse_other_edges
+from mcnet.rows.contexts import refuse_other_edges
 from mcnet.rows.fields import Edges
 from mcnet.rows.periods import is_timestamp, period_position, period_text, sorted_periods
 from mcnet.sketch.sketch import Sketch
