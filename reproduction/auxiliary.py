@@ -202,8 +202,8 @@ def _finding(results: Results, trained: Trained) -> list[str]:
         f"{cases} cases ({'; '.join(parts)}), and the PCOC moves away from 1 in {worse}. In "
         f"{nothing} nothing is learnt, as no epoch is better on rows held back."
     ]
-    baselines = [aux_name(row) for row in ROSTER if row.name in MODELS and row.name in ("NeuCalib", "AdaCalib")]
+    known = [row for row in ROSTER if row.name in MODELS and row.name in ("NeuCalib", "AdaCalib")]
+    baselines = ["Base", *map(aux_name, known)]
     for task, methods in results.items():
-        levels = {name: float(np.mean(column(trials, "log_loss"))) for name, trials in methods.items()}
-        sentences.append(remains(levels, baselines, f"{task}: log-loss", "-Aux", digits=6))
+        sentences.append(remains(methods, "log_loss", baselines, f"{task}: log-loss", suffix="-Aux", digits=6))
     return sentences

@@ -97,10 +97,10 @@ def _finding(results: Results) -> list[str]:
     falls, worse = (
         sum(change(name, figure)[0] * sign > 0 for name in names) for figure, sign in (("pcoc", -1), ("log_loss", 1))
     )
-    with_term = {name: 100.0 * float(np.mean(column(results[name, True], "pcoc_std"))) for name in names}
+    with_term = {name: results[name, True] for name in names}
     baselines = [name for name in names if name in ("NeuCalib", "AdaCalib")]
     return [
         f"The STD falls for {len(lower)} of {len(names)} models ({shown} percentage points); {verdict}. The overall "
         f"PCOC falls for {falls} of them, and the log-loss gets worse for {worse}.",
-        remains(with_term, baselines, "With the term, STD in percentage points"),
+        remains(with_term, "pcoc_std", baselines, "With the term, STD in percentage points", factor=100.0),
     ]

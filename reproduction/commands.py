@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcnet.cli import options
+from mcnet.errors import InputError
 
 if TYPE_CHECKING:
     from reproduction.tasks import Columns
@@ -106,11 +107,19 @@ def _run(
         source = open_source(data, scale=size, scores=scores, **given)
         contenders = () if own is None else own_methods(own)
         settings = Settings(source, folder, seeds or (1 if quick else 3), quick, size, step, printer.note)
-        settings = replace(settings, own=contenders, resume=resume)
+        code = "" if own is None else Path(own).read_text(encoding="utf-8")
+        settings = replace(settings, own=contenders, own_code=code, resume=resume)
         written = run_studies(names, settings)
     if not quiet:
         for name, path in written.items():
             typer.echo(f"{name}: {path}")
+
+
+def _refuse(given: dict[str, Any], used: bool, why: str) -> None:
+    """Refuse an option that would change nothing."""
+    for name, value in given.items():
+        if value is not None and not used:
+            raise InputError(f"{name} {why}")
 
 
 def _command(name: str, about: str) -> None:
@@ -132,8 +141,18 @@ def _command(name: str, about: str) -> None:
         from reproduction.study import STUDIES
         from reproduction.tasks import Columns
 
+        own_rows = scores is None and data not in ("simulated", "nycflights13") and not data.startswith("aliexpress:")
+        simulated = scores is None and data == "simulated"
+        named = {"--score": score, "--label": label, "--split": split}
+        _refuse(named, own_rows, "names a column of your own rows; give their file with --data")
+        _refuse({"--field": field}, own_rows or data.startswith("aliexpress:"), "is for your own rows and AliExpress")
+        _refuse({"--scale": scale}, simulated, "is the size of simulated rows; these have a size of their own")
+        _refuse({"--methods": methods}, name in ("performance", "all"), "adds rows to Table 1: run performance or all")
+        _refuse(
+            {"--data": None if data == "simulated" else data}, scores is None, "and --scores both name rows; give one"
+        )
         names = STUDIES if name == "all" else (name,)
-        columns = Columns(tuple(score or ("score",)), tuple(label or ("label",)), field or "field", split)
+        columns = Columns(tuple(score or ("score",)), tuple(label or ("label",)), field, split)
         _run(names, data, scores, scale, seeds, out, field, quick, quiet, columns, methods, resume)
 
     command.__doc__ = f"{about}\n\n\b\nExample:\n  python -m reproduction {name} --quick"

@@ -100,8 +100,9 @@ def _timed(settings: Settings) -> Page:
         [*tables, seen.table()],
         notes=(
             "CPU seconds on one thread; those of a step and of a row are the quickest of some. Evaluation: the "
-            "compiled curve, but after literal training the network itself, with T = 50 for every row. Literal fits "
-            "take two epochs of these rows, all others the sketch of them. NeuCalib and AdaCalib train on rows here "
+            "compiled curve, but after literal training the network itself, with T = 50 for every row. Trained on "
+            "rows: MCNet as printed and trained on, for the number of steps below; all others are fitted on the "
+            "sketch of the rows. NeuCalib and AdaCalib train on rows here "
             "for their time alone; elsewhere they are fitted on the sketch.",
             settings_note(ROSTER),
             *trained_note(trained),
@@ -197,7 +198,7 @@ def time_contender(contender: Contender, task: Task, repeats: int) -> tuple[floa
     """Return the seconds of a fit, of the evaluation of one row among many, and what training came to."""
     start = time.process_time()
     if contender.recipe is not None:
-        fit = train_literal(task, contender.recipe)
+        fit = train_literal(task, contender.recipe.as_long_as_printed(task))
         fit_seconds = time.process_time() - start
         function, few = BankOnRows(fit.bank, torch.zeros((1, 0), dtype=torch.int64)), task.test.take(slice(0, BATCH))
         return fit_seconds, _time_network(function, few, repeats), Trained.on_rows(fit, task, contender.recipe)

@@ -13,7 +13,7 @@ from sklearn.isotonic import isotonic_regression
 
 from mcnet._shared.arrays import FloatArray, clip_scores, logit
 from mcnet.networks.bank import BankConfig, BankFit, BankOnSharedNodes, fit_bank_on_rows, paper_config
-from mcnet.networks.objective import TANGENT_BELOW, Penalties, log_loss_from_probabilities
+from mcnet.networks.objective import TANGENT_BELOW, Penalties, balance_loss, log_loss_from_probabilities
 from mcnet.networks.optimise import FlatAdam
 from mcnet.networks.training import RowSchedule
 from reproduction.tasks import Sample, Task
@@ -46,7 +46,7 @@ class LiteralRecipe:
     coefficient of the L2 term, which the paper has and does not give. With `falling` the learning rate falls to zero
     along a line, which the paper does not do. Below `tangent_below` the logarithm is continued by its tangent, as a
     function in probability space can leave (0, 1), of which the paper says nothing. `steps` sets the length of training
-    whatever the number of rows, in place of `epochs`.
+    whatever the number of rows, in place of `epochs`; `as_long_as_printed` gives fewer rows the steps of the paper's.
     """
 
     field: bool = False
@@ -64,6 +64,10 @@ class LiteralRecipe:
     falling: bool = False
     tangent_below: float = TANGENT_BELOW
     seed: int = 0
+
+    def as_long_as_printed(self, task: Task) -> "LiteralRecipe":
+        """Return it with as many steps as its epochs have on the paper's rows."""
+        return self if self.steps is not None else replace(self, steps=task.printed_steps(self.epochs, self.batch))
 
     @property
     def learning_rate(self) -> float:
@@ -172,7 +176,7 @@ def _codes(task: Task, sample: Sample, field: bool) -> tuple[NDArray[np.int64] |
 
 
 def objective_and_gradient(fit: BankFit, task: Task, recipe: LiteralRecipe) -> tuple[float, float]:
-    """Return the published objective over all fitted rows, log-loss + β · order, and its gradient's norm.
+    """Return the published objective over all fitted rows, log-loss + β · order + α · balance, and its gradient's norm.
 
     At an optimum the norm is 0, but for the kinks of ReLU and of the order term.
     """
@@ -183,16 +187,28 @@ def objective_and_gradient(fit: BankFit, task: Task, recipe: LiteralRecipe) -> t
     function = BankOnSharedNodes(copy.deepcopy(fit.bank), torch.as_tensor(contexts))
     parameters = list(function.bank.parameters())
     label, scores = torch.as_tensor(rows.label, dtype=torch.float32), torch.as_tensor(clip_scores(rows.score))
-    total = [torch.zeros_like(p) for p in parameters]
+    given, ones = torch.as_tensor(table), torch.ones(len(rows))
+    parts = torch.split(torch.arange(len(rows)), 65_536)
+    # The balance term is of all rows at once: it pulls at a row's probability as at all of its field value.
+    pulls = torch.zeros(len(rows))
     loss = 0.0
-    for index in torch.split(torch.arange(len(rows)), 65_536):
-        values = function.at_rows(scores[index], torch.as_tensor(table)[index])
+    if recipe.balance:
+        with torch.no_grad():
+            chance = torch.cat([function.at_rows(scores[index], given[index]) for index in parts])
+        chance.requires_grad_()
+        group = torch.as_tensor(rows.field, dtype=torch.int64)
+        spread = recipe.balance * balance_loss(chance, ones, label, group, int(group.max()) + 1)
+        (pulls,) = torch.autograd.grad(spread, chance)
+        loss = float(spread.detach())
+    total = [torch.zeros_like(p) for p in parameters]
+    for index in parts:
+        values = function.at_rows(scores[index], given[index])
         share = len(index) / len(rows)
-        part = share * log_loss_from_probabilities(values, torch.ones(len(index)), label[index], recipe.tangent_below)
+        part = share * log_loss_from_probabilities(values, ones[index], label[index], recipe.tangent_below)
         part = part + share * recipe.order * function.order_penalty()
-        found = torch.autograd.grad(part, parameters, materialize_grads=True)
-        total = [a + b for a, b in zip(total, found, strict=True)]
         loss += float(part.detach())
+        found = torch.autograd.grad(part + (pulls[index] * values).sum(), parameters, materialize_grads=True)
+        total = [a + b for a, b in zip(total, found, strict=True)]
     return loss, float(sum(float(g.double().square().sum()) for g in total) ** 0.5)
 
 

@@ -40,7 +40,7 @@ def overfitting(settings: Settings) -> Page:
     for seed in range(settings.seeds):
         for task in settings.source.tasks(seed, wanted=TASKS, trained="all"):
             seen.add(task, seed)
-            steps[task.name] = -(-len(task.validation) // LiteralRecipe().batch)
+            steps[task.name] = task.printed_steps(1, LiteralRecipe().batch)
             for name, follow in followed.items():
                 settings.say(f"{task.name}, seed {seed}: {name}")
                 for epochs, trial in follow(task, seed).items():
@@ -67,7 +67,8 @@ def overfitting(settings: Settings) -> Page:
                     for (task, name), by_epoch in results.items()
                 }
             ),
-            f"Steps in an epoch of literal training: {'; '.join(f'{name} {count}' for name, count in steps.items())}.",
+            "An epoch of a training as printed has as many steps as one of the paper's rows: "
+            f"{'; '.join(f'{name} {count}' for name, count in steps.items())}. Others have epochs of the rows here.",
             *quick_note(settings),
         ),
     )
@@ -115,15 +116,19 @@ def _literal(task: Task, seed: int) -> dict[int, Trial]:
         test, fitted = (predict_literal(fit, task, sample, False) for sample in (task.test, task.validation))
         return judge(task, test, fitted)
 
-    return follow_literal(task, LiteralRecipe(seed=seed), EPOCHS, look)
+    batch = LiteralRecipe().batch
+    found = follow_literal(task, LiteralRecipe(seed=seed), [task.passes(epochs, batch) for epochs in EPOCHS], look)
+    return {epochs: found[task.passes(epochs, batch)] for epochs in EPOCHS}
 
 
 def _beside(task: Task, recipe: BesideRecipe) -> dict[int, Trial]:
+    printed = recipe.training == "as printed"
+    ends = {task.passes(epochs, LiteralRecipe().batch) if printed else epochs: epochs for epochs in EPOCHS}
     found: dict[int, Trial] = {}
 
     def look(done: int, fitted: FittedBeside) -> None:
-        if done in EPOCHS:
-            found[done] = judge(task, fitted.predict(task.test), fitted.predict(task.validation))
+        if done in ends:
+            found[ends[done]] = judge(task, fitted.predict(task.test), fitted.predict(task.validation))
 
     fit_beside(task, BesideRecipe(recipe.field, recipe.training, max(EPOCHS), recipe.seed), look)
     return found

@@ -98,15 +98,18 @@ class Page:
     figures: dict[str, "Figure"] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def found(self, after: str = "") -> str:
+    def found(self) -> str:
         """Return the finding as Markdown: a paragraph, or a list if there are several things to say."""
         if isinstance(self.finding, str):
-            return f"**Here:** {self.finding}{after}"
-        return "\n".join([f"**Here:**{after}\n", *(f"- {text}" for text in self.finding)])
+            return f"**Here:** {self.finding}"
+        return "\n".join(["**Here:**\n", *(f"- {text}" for text in self.finding)])
 
 
-def write_page(page: Page, folder: Path, setting: str) -> Path:
-    """Write a study into a folder: `name.md`, a CSV for each table, an SVG and a PNG for each figure."""
+def write_page(page: Page, folder: Path, setting: str, mark: str = "") -> Path:
+    """Write a study into a folder: `name.md`, a CSV for each table, an SVG and a PNG for each figure.
+
+    `setting` stands below the title, and `mark` at the end, where readers do not see it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     text = [f"# {page.title}", setting, f"**The paper:** {page.claim}", page.found()]
     for name, figure in page.figures.items():
@@ -119,7 +122,7 @@ def write_page(page: Page, folder: Path, setting: str) -> Path:
         target = f"{page.name}-{table.name}.csv"
         table.write_csv(folder / target)
         text += [table.markdown().rstrip(), f"([{target}]({target}))"]
-    text += list(page.notes)
+    text += [*page.notes, *([mark] if mark else [])]
     path = folder / f"{page.name}.md"
     with whole_file(path) as part:
         part.write_text("\n\n".join(text) + "\n", encoding="utf-8")

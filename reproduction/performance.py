@@ -13,8 +13,8 @@ from reproduction.trials import (
     BAYES,
     BAYES_NONE,
     MCNETS,
+    PRIORS_OFF,
     ROSTER,
-    TRAININGS,
     Trial,
     column,
     fit_task,
@@ -134,7 +134,9 @@ def _table(task: str, how: str, methods: dict[str, list[Trial]], number: int) ->
 
 
 def _baselines(methods: dict[str, list[Trial]]) -> list[str]:
-    known = {contender.name for contender in ROSTER} - {contender.name for contender in (*MCNETS, BAYES_NONE, BAYES)}
+    known = {contender.name for contender in ROSTER} - {
+        contender.name for contender in (*MCNETS, *PRIORS_OFF, BAYES_NONE, BAYES)
+    }
     return [name for name in methods if name in known and name != "Base"]
 
 
@@ -178,15 +180,23 @@ def _finding(runs: dict[str, Results], settings: Settings) -> list[str]:
         sentences.append(f"Nearest to the truth, {first}: {_winners(results, 'distance')}.")
     for how, found in runs.items():
         for figure, better in (("pcoc", "PCOC nearer to 1 than"), ("f_rce", "F-RCE below")):
-            counts = "; ".join(_better(row.name, found, figure, settings.seeds) for row in (*MCNETS, BAYES))
+            counts = "; ".join(
+                _better(row.name, found, figure, settings.seeds) for row in (*MCNETS, BAYES, *settings.own)
+            )
             tasks = f"{len(found)} task{'s' if len(found) > 1 else ''}"
             sentences.append(f"{better} that of the best baseline, {how}, of {tasks}: {counts}.")
     sentences += [
-        remains(_levels(methods, simulated), _baselines(methods), f"{task}, {how}: {_shown(simulated)}")
+        remains(
+            methods,
+            "distance" if simulated else "log_loss",
+            ["Base", *_baselines(methods)],
+            f"{task}, {how}: {_shown(simulated)}",
+            factor=1e5 if simulated else 1.0,
+        )
         for how, found in runs.items()
         for task, methods in found.items()
     ]
-    sentences.append(_priors(first, results, simulated))
+    sentences += _priors(first, results, simulated)
     guaranteed, literal = (
         max(
             int(trial["violations"])
@@ -225,26 +235,27 @@ def _shown(simulated: bool) -> str:
     return "distance ×10⁻⁵" if simulated else "log-loss"
 
 
-def _levels(methods: dict[str, list[Trial]], simulated: bool) -> dict[str, float]:
-    """Return what each method is judged by: the distance from the truth, or the log-loss where that is unknown."""
+def _priors(how: str, results: Results, simulated: bool) -> list[str]:
+    """Return what the priors add to the same network and trainer, and what our training adds to the published one."""
     figure, factor = ("distance", 1e5) if simulated else ("log_loss", 1.0)
-    return {name: factor * Value.of(column(trials, figure)).mean for name, trials in methods.items()}
 
+    def moves(start: str) -> str:
+        parts = []
+        for task, methods in results.items():
+            levels = {name: factor * float(np.mean(column(trials, figure))) for name, trials in methods.items()}
+            both = (
+                f"{levels[f'{variant}, {start}']:.4g} → {levels[f'{variant}, with our priors']:.4g}"
+                for variant in ("MCNet-None", "MCNet-Field")
+            )
+            parts.append(f"{task} {' and '.join(both)}")
+        return f"{how}: {'; '.join(parts)}."
 
-def _priors(how: str, results: Results, simulated: bool) -> str:
-    """Return what the priors add: the figure of the published objective, trained on, beside that with our priors."""
-    parts = []
-    for task, methods in results.items():
-        levels = _levels(methods, simulated)
-        moves = [
-            " → ".join(f"{levels[f'{variant}, {training}']:.4g}" for training in TRAININGS[1:])
-            for variant in ("MCNet-None", "MCNet-Field")
-        ]
-        parts.append(f"{task} {' and '.join(moves)}")
-    return (
-        f"What the priors add ({_shown(simulated)} of None and Field, trained on → with our priors), {how}: "
-        f"{'; '.join(parts)}."
-    )
+    return [
+        f"What the priors add ({_shown(simulated)} of None and Field, the same network and trainer without priors → "
+        f"with them), {moves('priors off')}",
+        "What all of our training adds (trained on → with our priors: logit space, SiLU, standardised inputs, a table "
+        f"per value, full batches, and the priors), {moves('trained on')}",
+    ]
 
 
 def _shift_sentences(moved: Results) -> list[str]:

@@ -76,7 +76,7 @@ def _recipe(field: bool, parameter: str, value: float, seed: int) -> LiteralReci
 
 
 def _trial(task: Task, recipe: LiteralRecipe) -> Trial:
-    fit = train_literal(task, recipe)
+    fit = train_literal(task, recipe.as_long_as_printed(task))
     test, fitted = (predict_literal(fit, task, sample, recipe.field) for sample in (task.test, task.validation))
     return judge(task, test, fitted)
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mcnet._shared.files import checksum
+from mcnet.version import __version__
 from reproduction.pages import Cell, Table
 from reproduction.sources import Source
 from reproduction.tasks import Task
@@ -31,8 +33,19 @@ class Settings:
     note: Callable[[str], Any] | None = None
     own: "tuple[Contender, ...]" = ()
     """Methods of one's own, compared in Table 1."""
+    own_code: str = ""
+    """The Python that registers them."""
     resume: bool = False
-    """Whether a study whose page is there, with the same data and seeds, is left as it is."""
+    """Whether a study whose page is there, made of the same rows and settings, is left as it is."""
+
+    def mark(self) -> str:
+        """Return a line for the end of a page, by which one that was made of the same is found again.
+
+        It has a digest of everything that decides a page: rows, seeds, form, methods of one's own, version.
+        """
+        own = [(one.name, repr(one.build().get_params())) for one in self.own]
+        made_of = [self.source.identity(), self.scale, self.seeds, self.quick, own, self.own_code, __version__]
+        return f"<!-- made of {checksum({'made of': made_of})} -->"
 
     def tell(self, text: str) -> None:
         """Tell a person something that stays to be read."""

@@ -24,6 +24,16 @@ class PairedTest:
     rows: tuple[float, float] | None = None
     """The 95 % interval of the difference over test rows, of the first seed."""
 
+    @property
+    def clear(self) -> bool:
+        """Whether the method is better beyond noise: p < 0.05 over seeds or, of one seed, all of the interval below 0.
+
+        Where neither is known, it is enough to be better.
+        """
+        if not np.isnan(self.p_value):
+            return self.difference < 0.0 and self.p_value < 0.05
+        return self.difference < 0.0 and (self.rows is None or self.rows[1] < 0.0)
+
     def text(self, digits: int) -> str:
         """Return the test as a cell of a table."""
         p = "" if np.isnan(self.p_value) else f", p = {self.p_value:.2g}"
@@ -58,22 +68,34 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, f
 
 
 def remains(
-    levels: Mapping[str, float], baselines: Sequence[str], title: str, suffix: str = "", digits: int = 4
+    methods: Mapping[str, Sequence[Trial]],
+    figure: str,
+    baselines: Sequence[str],
+    title: str,
+    *,
+    suffix: str = "",
+    factor: float = 1.0,
+    digits: int = 4,
 ) -> str:
-    """Return what is left of "MCNet beats its baselines" in one table, where the lowest level is the best.
+    """Return what is left of "MCNet beats its baselines" in one table, by a figure whose lowest value is the best.
 
-    >>> remains({"SIR": 2.0, "MCNet-None, as printed": 3.0, "MCNet-Field, as printed": 1.0}, ["SIR"], "KL")
-    'KL of MCNet-None and MCNet-Field as printed 3 and 1; best baseline 2 (SIR). What beats it: as printed Field.'
+    A method beats the best baseline if it is better beyond noise (`PairedTest.clear`).
     """
+    tests = {name: paired_test(methods, name, figure, baselines) for name in methods}
+    levels = {name: factor * float(np.mean(errors(trials, figure))) for name, trials in methods.items()}
     best = min(baselines, key=lambda name: levels[name])
     parts, beats = [], []
     for training in TRAININGS:
         names = {v: f"MCNet-{v}{suffix}, {training}" for v in ("None", "Field")}
-        found = {variant: levels[name] for variant, name in names.items() if name in levels}
+        found = {variant: name for variant, name in names.items() if name in levels}
         if found:
-            parts.append(f"{training} {' and '.join(f'{level:.{digits}g}' for level in found.values())}")
-            better = [variant for variant, level in found.items() if level < levels[best]]
-            beats.append(f"{training} {' and '.join(better) or 'neither'}")
+            parts.append(f"{training} {' and '.join(f'{levels[name]:.{digits}g}' for name in found.values())}")
+            better = [variant for variant, name in found.items() if tests[name].clear]
+            level = [v for v, name in found.items() if tests[name].difference < 0.0 and v not in better]
+            beats.append(
+                f"{training} {' and '.join(better) or 'neither'}"
+                + (f" ({' and '.join(level)} is better within noise)" if level else "")
+            )
     return (
         f"{title} of MCNet-None{suffix} and MCNet-Field{suffix} {'; '.join(parts)}; best baseline "
         f"{levels[best]:.{digits}g} ({best}). What beats it: {'; '.join(beats)}."

@@ -23,6 +23,9 @@ class Source(Protocol):
     title: str
     simulated: bool
 
+    def identity(self) -> str:
+        """Return what tells these rows from others."""
+
     def tasks(
         self, seed: int, *, wanted: tuple[str, ...] = ALL_TASKS, shift: bool = True, trained: Trained | None = None
     ) -> list[Task]:
@@ -42,6 +45,10 @@ class SimulatedSource:
     progress: Progress | None = None
     title: str = "simulated"
     simulated: bool = True
+
+    def identity(self) -> str:
+        """See Source; the scale is among the settings of a study."""
+        return self.title
 
     def tasks(
         self, seed: int, *, wanted: tuple[str, ...] = ALL_TASKS, shift: bool = True, trained: Trained | None = None
@@ -63,6 +70,7 @@ class SimulatedSource:
                     _sample(parts["validation"], kind, features.get("validation")),
                     _sample(parts["test"], kind, features.get("test")),
                     published=f"{kind} ({preset.name})",
+                    share=min(self.scale * preset.unit, 1.0),
                 )
                 task.with_both_classes("take a larger scale")
                 if trained:
@@ -108,6 +116,10 @@ class FixedSource:
     with_features: Callable[[list[Task]], list[Task]] | None = None
     simulated: bool = False
 
+    def identity(self) -> str:
+        """See Source."""
+        return " ".join([self.title, *(task.digest for task in self.loaded)])
+
     def tasks(
         self, seed: int, *, wanted: tuple[str, ...] = ALL_TASKS, shift: bool = True, trained: Trained | None = None
     ) -> list[Task]:
@@ -139,8 +151,6 @@ def open_source(
     """
     if scores is not None:
         return FixedSource(Path(scores).name, read_tasks(scores))
-    if Path(data).suffix:
-        return FixedSource(Path(data).name, read_rows(data, columns or Columns()))
     if data == "simulated":
         return SimulatedSource(scale, progress)
     if data == "nycflights13":
@@ -156,6 +166,8 @@ def open_source(
         rows = AliExpress.open(Path(place), folder, field=field, progress=progress)
         tasks = rows.tasks(folder / "scores.parquet", Recipe(), progress)
         return FixedSource("AliExpress", tasks, rows.with_features)
+    if Path(data).suffix:
+        return FixedSource(Path(data).name, read_rows(data, columns or Columns()))
     raise InputError(
         f"there is no data {data!r}; use simulated, nycflights13, aliexpress:FOLDER or a file such as rows.parquet"
     )

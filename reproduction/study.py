@@ -41,13 +41,14 @@ def run_studies(names: Sequence[str], settings: Settings) -> dict[str, Path]:
     for name in names:
         if name not in STUDIES:
             raise InputError(f"there is no study {name!r}; there are {', '.join(STUDIES)}")
-    pages: list[tuple[Page, float]] = []
+    seconds: dict[str, float] = {}
     written: dict[str, Path] = {}
     skipped: dict[str, str] = {}
+    mark = settings.mark()
     for name in names:
         kept = settings.out / f"{name}.md"
-        if settings.resume and kept.exists() and settings.sentence() in kept.read_text(encoding="utf-8"):
-            settings.tell(f"{name}: {kept} is there with the same data and seeds, and was not made again")
+        if settings.resume and kept.exists() and mark in kept.read_text(encoding="utf-8"):
+            settings.tell(f"{name}: {kept} is there, made of the same rows and settings, and was not made again")
             written[name] = kept
             continue
         start = time.perf_counter()
@@ -59,10 +60,10 @@ def run_studies(names: Sequence[str], settings: Settings) -> dict[str, Path]:
                 raise
             skipped[name] = str(error)
             continue
-        written[name] = write_page(page, settings.out, f"{settings.sentence()} {_circumstances()}")
-        pages.append((page, time.perf_counter() - start))
+        written[name] = write_page(page, settings.out, f"{settings.sentence()} {_circumstances()}", mark)
+        seconds[name] = time.perf_counter() - start
     if len(names) > 1:
-        written["index"] = _write_index(pages, skipped, settings)
+        written["index"] = _write_index(written, seconds, skipped, settings)
     return written
 
 
@@ -78,14 +79,16 @@ def _study(name: str) -> Callable[[Settings], Page]:
     return found
 
 
-def _write_index(pages: list[tuple[Page, float]], skipped: dict[str, str], settings: Settings) -> Path:
+def _write_index(
+    written: dict[str, Path], seconds: dict[str, float], skipped: dict[str, str], settings: Settings
+) -> Path:
+    """Write what every page says first, those included that were there already."""
     text = ["# The MCNet paper, run again", settings.sentence()]
-    for page, seconds in pages:
-        text += [
-            f"## [{page.title}]({page.name}.md)",
-            f"**The paper:** {page.claim}",
-            page.found(f" ({seconds:.0f} s)"),
-        ]
+    for name, path in written.items():
+        title, _, claim, found, listed, *_ = path.read_text(encoding="utf-8").split("\n\n")
+        took = f" ({seconds[name]:.0f} s)" if name in seconds else ""
+        text += [f"## [{title.removeprefix('# ')}]({path.name}){took}", claim, found]
+        text += [listed] if listed.startswith("- ") else []
     text += [f"## {name}\n\nNot run: {reason}" for name, reason in skipped.items()]
     path = settings.out / "index.md"
     with whole_file(path) as part:

@@ -72,13 +72,31 @@ class Sample:
 
 @dataclass(frozen=True)
 class Task:
-    """One label of one data set: `kind` is CTR, CVR or what the label is, `published` names the paper's columns."""
+    """One label of one data set: `kind` is CTR, CVR or what the label is, `published` names the paper's columns.
+
+    `share` is how many of the paper's rows there are: 2 epochs of the paper are 2 / share epochs of these rows.
+    """
 
     data: str
     kind: str
     validation: Sample
     test: Sample
     published: str | None = None
+    share: float = 1.0
+
+    def printed_steps(self, epochs: int, batch: int) -> int:
+        """Return how many steps so many epochs of the paper's rows have.
+
+        >>> empty = Sample(np.zeros(0), np.zeros(0, np.int8), np.zeros(0, np.int32))
+        >>> rows = Sample(np.zeros(3000), np.zeros(3000, np.int8), np.zeros(3000, np.int32))
+        >>> Task("AliExpress", "CTR", rows, empty, share=0.5).printed_steps(2, 2048)
+        6
+        """
+        return epochs * -(-round(len(self.validation) / self.share) // batch)
+
+    def passes(self, epochs: int, batch: int) -> int:
+        """Return how many passes through the rows here have about as many steps as so many epochs of the paper's."""
+        return round(self.printed_steps(epochs, batch) / -(-len(self.validation) // batch))
 
     @property
     def name(self) -> str:
@@ -150,12 +168,12 @@ class Columns:
 
     A label may be written as sale/click: the label `sale` on the rows whose `click` is 1, as a conversion is counted
     among clicks. `split` says which rows are validation and which are test; without it, every second row, at random, is
-    a test row.
+    a test row. Without a `field`, the column `field` is taken.
     """
 
     score: tuple[str, ...] = ("score",)
     label: tuple[str, ...] = ("label",)
-    field: str = "field"
+    field: str | None = None
     split: str | None = None
 
     def pairs(self) -> list[tuple[str, str]]:
@@ -176,11 +194,13 @@ def read_rows(path: str | Path, columns: Columns, seed: int = 0) -> list[Task]:
     lazy = open_log(path)
     known = lazy.collect_schema().names()
     labels = {text: [text] if text in known else text.split("/", 1) for text in columns.label}
-    wanted = [*columns.score, *(name for names in labels.values() for name in names), columns.field]
+    field = columns.field or "field"
+    wanted = [*columns.score, *(name for names in labels.values() for name in names), field]
     wanted += [columns.split] if columns.split else []
     missing = [name for name in wanted if name not in known]
     if missing:
-        raise InputError(f"{path} has no column {missing[0]!r}; it has {', '.join(known[:12])}")
+        hint = "; name another with --field" if missing[0] == field and columns.field is None else ""
+        raise InputError(f"{path} has no column {missing[0]!r}; it has {', '.join(known[:12])}{hint}")
     frame = lazy.select(list(dict.fromkeys(wanted))).collect()
     split = frame[columns.split].cast(pl.String) if columns.split else _random_split(len(frame), seed)
     parts = []
@@ -193,7 +213,7 @@ def read_rows(path: str | Path, columns: Columns, seed: int = 0) -> list[Task]:
                 "split": split,
                 "score": frame[score],
                 "label": _numbers(path, frame[label]),
-                "field": frame[columns.field].cast(pl.String),
+                "field": frame[field].cast(pl.String),
             }
         )
         among = [_numbers(path, frame[name]) == 1.0 for name in given]

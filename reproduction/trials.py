@@ -16,6 +16,8 @@ from mcnet.errors import CalibrationWarning, InputError
 from mcnet.metrics import auc, f_rce, group_pcoc, group_sums, kl_to_truth, log_loss, pcoc, pcoc_std
 from mcnet.metrics.scores import CLIP
 from mcnet.networks.bank import MANY_BINS, BankConfig, BankFit
+from mcnet.networks.mcnet import MCNet
+from mcnet.networks.objective import Penalties, Priors
 from reproduction.literal import (
     LiteralRecipe,
     best_monotone_log_loss,
@@ -29,6 +31,7 @@ __all__ = [
     "BAYES",
     "BAYES_NONE",
     "MCNETS",
+    "PRIORS_OFF",
     "ROSTER",
     "TRAINED_ON",
     "TRAININGS",
@@ -51,9 +54,10 @@ __all__ = [
 Predict = Callable[[Sample], FloatArray]
 """Gives the calibrated probabilities of a sample."""
 
-Training = Literal["as printed", "trained on", "with our priors"]
+Training = Literal["as printed", "trained on", "priors off", "with our priors"]
 """As printed: the published network and schedule. Trained on: the same network and objective (no priors, β = 1), with a
-schedule that gets further. With our priors: in logit space, with six Gaussian priors and β = 0."""
+schedule that gets further. With our priors: in logit space, with six Gaussian priors and β = 0. Priors off: the same as
+with our priors, but for the priors and the order penalty in their place."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,8 @@ class Contender:
 
     def build(self, seed: int = 0, **changes: Any) -> Calibrator:
         """Return an unfitted calibrator; the seed matters only to methods that have one."""
-        made = calibrator(self.method, **{**self.parameters, **changes})
+        given = {**self.parameters, **changes}
+        made = _PriorsOff(**given) if self.training == "priors off" else calibrator(self.method, **given)
         return made.set_params(seed=seed) if "seed" in made.get_params() else made
 
     def settings(self) -> str:
@@ -90,8 +95,17 @@ class Contender:
             return f"{self.name} = {self.recipe.sentence()}"
         given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
         if self.method == "mcnet":
+            if self.training == "priors off":
+                return f"{self.name} = the same without the priors, with β = {Penalties().order_in('logit'):g}"
             return f"{self.name} = mcnet({given}), {_with_priors(self.build().get_params())}"
         return f"{self.name} = {self.method}({given})"
+
+
+class _PriorsOff(MCNet):
+    """MCNet on the sketch without its priors, and so with the order penalty: nothing else is different."""
+
+    def _config(self, bins: int) -> BankConfig:
+        return replace(super()._config(bins), priors=Priors(*[np.inf] * 6))
 
 
 def _with_priors(parameters: Mapping[str, Any]) -> str:
@@ -125,7 +139,7 @@ def mcnet_row(field: bool, training: Training, bins: int = 20) -> Contender:
     """
     variant = "MCNet-Field" if field else "MCNet-None"
     name, shared = f"{variant}, {training}", {"sees_field": field, "published": variant}
-    if training != "with our priors":
+    if training in ("as printed", "trained on"):
         recipe = LiteralRecipe(field=field, bins=bins)
         recipe = replace(recipe, **TRAINED_ON) if training == "trained on" else recipe
         return Contender(name, "mcnet", recipe=recipe, **shared)  # type: ignore[arg-type]
@@ -135,6 +149,9 @@ def mcnet_row(field: bool, training: Training, bins: int = 20) -> Contender:
 TRAININGS: tuple[Training, ...] = ("as printed", "trained on", "with our priors")
 MCNETS = tuple(mcnet_row(field, training) for field in (False, True) for training in TRAININGS)
 """The published networks: without and with the field, in each training."""
+
+PRIORS_OFF = tuple(mcnet_row(field, "priors off") for field in (False, True))
+"""What the rows with our priors are without them."""
 
 BAYES_NONE = Contender("BayesMCNet, no field", "mcnet-bayes", parameters={"field_aware": False})
 BAYES = Contender("BayesMCNet", "mcnet-bayes", sees_field=True)
@@ -155,13 +172,15 @@ ROSTER = (
     _baseline("NeuCalib", "neucalib", bins=20),
     _baseline("AdaCalib", "adacalib", sees_field=True, candidates=(5, 10, 20)),
     *MCNETS,
+    *PRIORS_OFF,
     BAYES_NONE,
     BAYES,
 )
-"""The methods of the paper's Table 1, its networks in each training, and BayesMCNet without and with the field."""
+"""The methods of the paper's Table 1, its networks in each training and without our priors, and BayesMCNet."""
 
 SHARED_NODES = (
-    "Training on rows: the rows of a bin share the nodes of their integrals, which gives the values and gradients of "
+    "As printed: where there are fewer rows than the paper has, as many steps as its epochs have. Training on rows: "
+    "the rows of a bin share the nodes of their integrals, which gives the values and gradients of "
     "the paper's T = 50 nodes per row (to 1e-5 and 1e-3 of their size) at a fiftieth of the time or less; L2 "
     "regularisation, whose coefficient the paper does not give, is off; the start, which it does not give either, is "
     "the identity by default."
@@ -226,8 +245,8 @@ ROW_GROUPS = 1000
 class RowParts:
     """Sums over 1000 random groups of test rows, from which figures are drawn again: the bootstrap over rows.
 
-    `sums` is `[groups, field values, 4]`: rows, predicted and observed positives, log-loss. All methods have the same
-    groups, so their differences can be drawn.
+    `sums` is `[groups, field values, 5]`: rows, predicted and observed positives, log-loss, divergence from the truth
+    (NaN where it is unknown). All methods have the same groups, so their differences can be drawn.
     """
 
     sums: FloatArray
@@ -239,18 +258,20 @@ class RowParts:
         values = int(sample.field.max()) + 1
         inside = np.clip(probability, CLIP, 1.0 - CLIP)
         loss = -np.where(sample.label == 1, np.log(inside), np.log1p(-inside))
-        columns = (np.ones(len(sample)), probability, sample.label.astype(np.float64), loss)
+        truth = np.clip(np.full(len(sample), np.nan) if sample.truth is None else sample.truth, CLIP, 1.0 - CLIP)
+        distance = truth * np.log(truth / inside) + (1.0 - truth) * np.log((1.0 - truth) / (1.0 - inside))
+        columns = (np.ones(len(sample)), probability, sample.label.astype(np.float64), loss, distance)
         where = group * values + sample.field
         sums = [np.bincount(where, column, ROW_GROUPS * values) for column in columns]
-        return cls(np.stack(sums, axis=-1).reshape(ROW_GROUPS, values, 4).astype(np.float64))
+        return cls(np.stack(sums, axis=-1).reshape(ROW_GROUPS, values, 5).astype(np.float64))
 
     def drawn(self, figure: str, draws: int = 400) -> FloatArray:
-        """Return a figure of so many bootstrap samples of the rows: log_loss, pcoc (distance from 1) or f_rce."""
+        """Return a figure of so many bootstrap samples of the rows: log_loss, distance, pcoc (from 1) or f_rce."""
         shares = np.full(ROW_GROUPS, 1.0 / ROW_GROUPS)
         weights = np.random.default_rng(11).multinomial(ROW_GROUPS, shares, draws)
-        rows, predicted, observed, loss = np.moveaxis(np.tensordot(weights, self.sums, 1), -1, 0)
-        if figure == "log_loss":
-            return np.asarray(loss.sum(1) / rows.sum(1))
+        rows, predicted, observed, *means = np.moveaxis(np.tensordot(weights, self.sums, 1), -1, 0)
+        if figure in ("log_loss", "distance"):
+            return np.asarray(means[figure == "distance"].sum(1) / rows.sum(1))
         if figure == "pcoc":
             return np.asarray(np.abs(predicted.sum(1) / observed.sum(1) - 1.0))
         error = rows * np.abs(observed - predicted) / np.maximum(observed + 0.01 * rows, 0.01)  # rows are whole numbers
@@ -305,7 +326,7 @@ def fit_task(contender: Contender, task: Task, seed: int = 0, alpha: float = 0.0
     _ = task.sketch
     start = time.perf_counter()
     if contender.recipe is not None:
-        recipe = replace(contender.recipe, balance=alpha, seed=seed)
+        recipe = replace(contender.recipe, balance=alpha, seed=seed).as_long_as_printed(task)
         fit = train_literal(task, recipe)
         seconds = time.perf_counter() - start
         trained = Trained.on_rows(fit, task, recipe)

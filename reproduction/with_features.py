@@ -31,10 +31,10 @@ class BesideRecipe:
     """How to train beside an auxiliary network.
 
     "as printed": the paper's network on logits, as its variant with features has it, from the identity, with the
-    paper's learning rate for both networks, β = 1 and batches of 2048. "trained on": the same for ten epochs
-    at 1e-3 falling to 0, of which the one that is best on rows held back is taken, as more steps overfit few rows.
-    "with our priors": the network at its optimum without features, then both trained at 1e-3 for `epochs`, without
-    stopping.
+    paper's learning rate for both networks, β = 1, batches of 2048, for `epochs` epochs of the paper's rows.
+    "trained on": the same for ten epochs of the rows here at 1e-3 falling to 0, of which the one that is best on rows
+    held back is taken, as more steps overfit few rows. "with our priors": the network at its optimum without features,
+    then both trained at 1e-3 for `epochs`, without stopping.
     """
 
     field: bool = False
@@ -51,7 +51,10 @@ class BesideRecipe:
             )
         if self.training == "as printed":
             rate = paper_config(field=self.field)[1].rate
-            return f"logit space from the identity, Adam at {rate:g} for both networks, β = 1, batches of 2048"
+            return (
+                f"logit space from the identity, Adam at {rate:g} for both networks, β = 1, batches of 2048, "
+                f"{self.epochs} epochs of the paper's rows"
+            )
         return "from the optimum without features, Adam at 0.001 for both, batches of 2048 or a fiftieth of the rows"
 
 
@@ -87,7 +90,7 @@ def fit_beside(
     if recipe.training != "with our priors":
         config = replace(paper, shape=replace(paper.shape, space="logit"), seed=recipe.seed)
         bank = MonotoneBank(config.shape, sizes, place_bins(points, np.ones(len(points)), label, config), recipe.seed)
-        schedule = replace(schedule, epochs=recipe.epochs, seed=recipe.seed)
+        schedule = replace(schedule, epochs=task.passes(recipe.epochs, schedule.batch), seed=recipe.seed)
         if recipe.training == "trained on":
             usual = feature_schedule(len(sample), recipe.seed)
             schedule = replace(usual, epochs=10, patience=10, falling=True, unseen=0.0)

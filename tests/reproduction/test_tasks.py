@@ -88,6 +88,10 @@ def test_rows_with_names_of_their_own_are_tasks_per_label(tmp_path):
         open_source(str(path))
     with pytest.raises(InputError, match="there are 2 scores and 1 labels"):
         open_source(str(path), columns=Columns(("pctr", "pcvr"), ("click",), "country"))
+    with pytest.raises(InputError, match=r"has no column 'field'; it has .*; name another with --field"):
+        open_source(str(path), columns=Columns(("pctr",), ("click",)))
+    with pytest.raises(InputError, match="is no folder"):
+        open_source(f"aliexpress:{tmp_path / 'ali.v2'}", work=tmp_path)
 
 
 def test_scores_of_any_model_need_only_four_columns_and_fields_may_be_text(tmp_path):

@@ -1,14 +1,19 @@
 """Trials: what is measured is what it says, and the methods behave as the study says they must."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import ttest_rel
 from sklearn.isotonic import IsotonicRegression
 
+from mcnet._shared.arrays import clip_scores
 from mcnet.calibrators import methods as registry
 from mcnet.errors import InputError
+from mcnet.networks.bank import BankOnSharedNodes
+from mcnet.networks.objective import balance_loss, log_loss_from_probabilities
 from reproduction.auxiliary import trial_with_features
 from reproduction.balance import MODELS
 from reproduction.literal import (
@@ -40,7 +45,8 @@ from reproduction.with_features import BesideRecipe, fit_beside
 
 @pytest.fixture(scope="module")
 def task():
-    return open_source("simulated", scale=0.03).tasks(0, wanted=("CTR (AliExpress)",), shift=False)[0]
+    found = open_source("simulated", scale=0.03).tasks(0, wanted=("CTR (AliExpress)",), shift=False)[0]
+    return replace(found, share=1.0)  # as if the paper had no more rows, so that trainings as printed are short
 
 
 def test_order_violations_are_counted_inside_a_field_value_only():
@@ -181,7 +187,7 @@ def blind():
     (rich,) = source.tasks(2, wanted=("CTR (AliExpress)",), shift=False, trained="all")
     draw = np.random.default_rng(0)
     noise = (np.exp(draw.normal(-4, 0.3, len(part))) for part in (rich.validation, rich.test))
-    return rich.scored(*noise)
+    return replace(rich.scored(*noise), share=1.0)
 
 
 @pytest.mark.parametrize("model", ["NeuCalib", "MCNet-None, with our priors", "BayesMCNet"])
@@ -243,6 +249,47 @@ def test_the_published_objective_trained_on_is_lower_than_as_printed_and_says_ho
     assert f"{trained.gap:.3g} nats above the best monotone function" in note
 
 
+@pytest.mark.parametrize("balance", [0.0, 3.0])
+def test_the_objective_and_its_gradient_are_those_of_all_rows(task, balance):
+    small = task.first(70_000)  # more than one part
+    recipe = LiteralRecipe(bins=3, hidden=(8,), rate=1e-2, balance=balance, epochs=1)
+    fit = train_literal(small, recipe)
+    objective, norm = objective_and_gradient(fit, small, recipe)
+    rows = small.validation
+    function = BankOnSharedNodes(copy.deepcopy(fit.bank), torch.zeros((1, 0), dtype=torch.int64))
+    parameters = list(function.bank.parameters())
+    codes, ones = torch.zeros((len(rows), 0), dtype=torch.int64), torch.ones(len(rows))
+    label, group = (torch.as_tensor(column, dtype=torch.int64) for column in (rows.label, rows.field))
+    values = function.at_rows(torch.as_tensor(clip_scores(rows.score)), codes)
+    loss = log_loss_from_probabilities(values, ones, label.float(), recipe.tangent_below) + function.order_penalty()
+    if balance:
+        loss = loss + balance * balance_loss(values, ones, label.float(), group, int(group.max()) + 1)
+    found = torch.autograd.grad(loss, parameters, materialize_grads=True)
+    assert objective == pytest.approx(float(loss.detach()), rel=1e-5)
+    assert norm == pytest.approx(sum(float(g.double().square().sum()) for g in found) ** 0.5, rel=1e-3)
+
+
+def test_a_training_as_printed_has_the_papers_number_of_steps_however_few_the_rows(task):
+    small = replace(task.first(6_000), share=0.01)
+    assert LiteralRecipe().as_long_as_printed(small).steps == 2 * 293  # 600,000 rows in batches of 2048
+    assert small.passes(2, 2048) * 3 == pytest.approx(2 * 293, abs=3)
+    printed = row("MCNet-None, as printed")
+    shorter = replace(printed, recipe=replace(printed.recipe, batch=200_000, hidden=(8,)))
+    assert fit_task(shorter, small).trained.steps == 6
+    assert LiteralRecipe(steps=7).as_long_as_printed(small).steps == 7
+
+
+def test_without_its_priors_the_network_is_otherwise_the_same(task):
+    small = task.first(20_000)
+    on, off = (row(f"MCNet-Field, {training}").build() for training in ("with our priors", "priors off"))
+    assert on.get_params() == off.get_params()
+    ours, without = on._config(20), off._config(20)
+    assert replace(without, priors=ours.priors) == ours
+    assert without.penalties.order_in("logit", without.priors.jump) > 0.0
+    quick = replace(row("MCNet-Field, priors off"), parameters={"bins": 2, "hidden": (8,), "embedding": 4})
+    assert fit_task(quick, small).predict(small.test).max() < 1.0
+
+
 @pytest.mark.parametrize("field", [False, True])
 def test_no_monotone_function_has_a_lower_log_loss_than_isotonic_regression(task, field):
     small = task.first(8_000).validation
@@ -265,6 +312,8 @@ def test_the_interval_over_rows_is_that_of_the_log_loss(task):
     assert drawn.mean() == pytest.approx(difference.mean(), abs=3 * difference.std() / len(difference) ** 0.5)
     assert drawn.std() == pytest.approx(difference.std() / len(difference) ** 0.5, rel=0.25)
     figures = measure(task.test.score, task.test)
+    distance = one.drawn("distance") - two.drawn("distance")
+    assert distance.mean() == pytest.approx(figures["distance"], rel=0.05)
     assert np.median(one.drawn("f_rce")) == pytest.approx(figures["f_rce"], rel=0.1)
     assert np.median(one.drawn("pcoc")) == pytest.approx(abs(figures["pcoc"] - 1.0), rel=0.1)
 
