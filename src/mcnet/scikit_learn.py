@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter, indexable, validate_data
 
 from mcnet._shared.arrays import FloatArray, ScoreType
+from mcnet._shared.messages import first_line
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import calibrator
 from mcnet.errors import InputError, McnetError, NotSupportedError
@@ -270,7 +271,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
                 raise
             names = ", ".join(map(repr, fields))
             classifier = type(self._base()).__name__
-            problem = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+            problem = first_line(error).rstrip(".")
             encode = "for the classifier (in a Pipeline with a ColumnTransformer)"
             advice = (
                 f"{classifier} sees the field {names} like every other column of X: pass keep_field=False to leave it "

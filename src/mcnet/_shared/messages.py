@@ -23,6 +23,15 @@ def warn(message: str, advice: Advice | None = None) -> None:
     warnings.warn(CalibrationWarning(message, advice=advice), stacklevel=level)
 
 
+def first_line(error: BaseException) -> str:
+    r"""Return the first line of what an error of a library says, or its type if it says nothing.
+
+    >>> first_line(ValueError("no such table\nLINE 1: SELECT")), first_line(KeyError())
+    ('no such table', 'KeyError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 # Libraries that only some parts of mcnet need: one clear message where they are missing.
 
 _LIBRARIES = {

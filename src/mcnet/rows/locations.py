@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
 from mcnet._shared.files import is_url, local_path, named_if_full
+from mcnet._shared.messages import first_line
 from mcnet.errors import FileFormatError, InputError
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def read_with(
 
 def unusable_condition(where: str, error: BaseException) -> InputError:
     """Return the error about a condition on rows that Polars refused."""
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    reason = first_line(error)
     if "date/datetime/time" in reason:
         reason = "it compares timestamps with a text; write DATE '2026-11-16' or TIMESTAMP '2026-11-16 07:00'"
     elif "compare string with numeric" in reason:
@@ -299,8 +300,7 @@ def _file_of_stream(stream: Path) -> Path:
     try:
         pl.read_ipc_stream(stream).write_ipc(target)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise FileFormatError(f"standard input is an Arrow stream and cannot be read: {reason}") from None
+        raise FileFormatError(f"standard input is an Arrow stream and cannot be read: {first_line(error)}") from None
     stream.unlink()
     return target
 

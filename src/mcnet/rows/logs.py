@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.files import is_disk_full, is_url, local_path
-from mcnet._shared.messages import warn
+from mcnet._shared.messages import first_line, warn
 from mcnet.errors import Advice, FileFormatError, InputError, McnetError
 from mcnet.rows.columns import DescribeRow, RowName
 from mcnet.rows.csv_files import ShortRows, csv_separator, is_empty_line, refuse_long_row
@@ -160,7 +160,7 @@ def open_log(
     typed : whether the other columns of CSV files get a guessed type; if not, they stay the text they are.
     all_kept : whether every column is needed; if not, columns that some files lack are left out.
     """
-    paths = files if isinstance(files, Locations) else expand_paths(files)
+    paths = expand_paths(files)
     options: dict[str, Any] = {"numbers": numbers, "texts": texts, "periods": periods, "all_kept": all_kept}
     columns = Columns(**options)
     formats = {form.kind: form for form in map(file_format, paths)}
@@ -359,7 +359,7 @@ _PANIC = re.compile(r'called `Result::unwrap\(\)` on an `Err` value: \w+\((?:Err
 
 def _reason(error: BaseException) -> str:
     """Return what an error of Polars or of the system says, in one line."""
-    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    said = first_line(error)
     if "_interval` type" in said:
         return "it has a column of the type INTERVAL; write the file with this column as a number or a string"
     panic = _PANIC.fullmatch(said)

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from mcnet._shared.files import disk_path, is_url, local_path
+from mcnet._shared.messages import first_line
 from mcnet.errors import Advice, FileFormatError, InputError, McnetError
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.derived import check_edges
@@ -172,7 +173,7 @@ def sketch_of_bytes(given: bytes, name: str) -> Sketch:
         frame = pl.read_parquet(io.BytesIO(content))
         return _sketch(json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_METADATA]), frame)
     except (Exception, pl.exceptions.PanicException) as error:
-        raise FileFormatError(f"{name} cannot be used as a sketch: {_first_line(error)}") from None
+        raise FileFormatError(f"{name} cannot be used as a sketch: {first_line(error)}") from None
 
 
 # A sketch of few cells in a database: the same content in MessagePack, far cheaper to write and to read.
@@ -271,7 +272,7 @@ def _unpacked(content: bytes, name: str) -> Sketch:
         if problem:
             raise ValueError(problem)
     except (msgspec.MsgspecError, ValueError, TypeError, McnetError) as error:
-        raise FileFormatError(f"{name} cannot be used as a sketch: {_first_line(error)}") from None
+        raise FileFormatError(f"{name} cannot be used as a sketch: {first_line(error)}") from None
     return sketch
 
 
@@ -284,10 +285,6 @@ def _check_integrity(content: bytearray) -> None:
     content[start : start + _CHECKSUM_DIGITS] = _NO_CHECKSUM
     if start < 0 or _checksum(content).encode() != expected:
         raise FileFormatError("its contents do not match its checksum; it was altered or damaged: make it again")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _sketch(about: dict[str, Any], frame: pl.DataFrame) -> Sketch:

@@ -17,7 +17,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from mcnet._shared.files import disk_path, exclusive_lock
-from mcnet._shared.messages import need_extra
+from mcnet._shared.messages import first_line, need_extra
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
 from mcnet.rows.locations import DATABASE_URL, old_folder
 from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
@@ -329,7 +329,7 @@ class Database:
             raise StoreUnavailableError(f"{self.name} has no free connection ({error}); try again") from None
 
     def _error(self, error: exc.DBAPIError, what: str) -> Exception:
-        reason = (str(error.orig).strip().splitlines() or [type(error.orig).__name__])[0]
+        reason = first_line(error.orig or error)
         code = getattr(error.orig, "sqlstate", None) or ""
         unwritten = str(getattr(error.orig, "sqlite_errorname", "")).startswith(_UNWRITTEN)  # a quota, for one
         if unwritten or re.search("database or disk is full|No space left", reason) or code == "53100":

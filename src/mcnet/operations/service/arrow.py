@@ -3,6 +3,7 @@
 import struct
 from typing import Any
 
+from mcnet._shared.messages import first_line
 from mcnet.operations.service.http import Problem
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -41,7 +42,7 @@ def read_arrow(body: bytes, most_rows: int) -> dict[str, Any]:
                 batches.append(batch)
             table = pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, OSError, ValueError, KeyError, struct.error, MemoryError) as error:
-        raise Problem(400, f"the body cannot be read as an Arrow IPC stream: {_first_line(error)}") from None
+        raise Problem(400, f"the body cannot be read as an Arrow IPC stream: {first_line(error)[:300]}") from None
     names = table.column_names
     if len(set(names)) < len(names):
         raise Problem(400, f"two columns have the same name: {', '.join(names)}", at="columns")
@@ -57,10 +58,6 @@ def _column(column: Any) -> Any:
     elif pa.types.is_dictionary(column.type) and not _is_text(column.type.value_type):
         column = column.cast(column.type.value_type)
     return column.combine_chunks()
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 def _is_text(kind: Any) -> bool:
