@@ -4,7 +4,7 @@ import csv
 import gzip
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from os import fspath
@@ -132,11 +132,9 @@ def _all_of_kind(index: int, kind: str) -> "pl.Expr":
 
 def refuse_other_headers(paths: Sequence[Location], separator: str) -> None:
     """Refuse a file with two columns of one name, which Polars would rename, and files whose columns differ."""
-    first: tuple[Path, list[str]] | None = None
+    first: tuple[Location, list[str]] | None = None
     for path in paths:
-        if not isinstance(path, Path):
-            continue  # a file elsewhere is not fetched for its header alone
-        header = _header(path, separator)
+        header = next(_lines(path, separator), None)
         if header is None:
             continue
         twice = [name for name, count in Counter(header).items() if count > 1]
@@ -150,42 +148,33 @@ def refuse_other_headers(paths: Sequence[Location], separator: str) -> None:
             )
 
 
-def _header(path: Path, separator: str) -> list[str] | None:
-    """Return the names of the columns; None if the file cannot be read, which Polars says next."""
-    try:
-        with _opened(path) as lines:
-            return next(csv.reader(lines, delimiter=separator), [])
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error):
-        return None
-
-
-def _opened(path: Path) -> Any:
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    return opened(path, "rt", encoding="utf-8-sig", newline="")
+def _lines(path: Location, separator: str) -> Iterator[list[str]]:
+    """Yield the header and the rows of a CSV file on disk, up to what cannot be read: Polars says so next."""
+    if not isinstance(path, Path):
+        return  # a file elsewhere is not fetched to be looked at
+    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    with (
+        suppress(UnicodeDecodeError, EOFError, OSError, csv.Error),
+        opened(path, "rt", encoding="utf-8-sig", newline="") as file,
+    ):
+        yield from csv.reader(file, delimiter=separator)
 
 
 def refuse_long_row(path: Location, separator: str) -> None:
     """Refuse a CSV file on disk by its first row of more values than columns, if it has one."""
-    header = _header(path, separator) if isinstance(path, Path) else None
-    if header is None or not isinstance(path, Path):
-        return
-    # What cannot be read is said where the rows are read.
-    with suppress(UnicodeDecodeError, EOFError, OSError, csv.Error), _opened(path) as lines:
-        for number, row in enumerate(csv.reader(lines, delimiter=separator)):
-            if len(row) > len(header):
-                raise InputError(
-                    f"row {number - 1} of {path} has {len(row)} values, and the header {len(header)} columns; a value "
-                    f"with {separator!r} in it needs quotes around it"
-                )
+    lines = _lines(path, separator)
+    columns = len(next(lines, []))
+    for number, row in enumerate(lines):
+        if len(row) > columns:
+            raise InputError(
+                f"row {number} of {path} has {len(row)} values, and the header {columns} columns; a value with "
+                f"{separator!r} in it needs quotes around it"
+            )
 
 
 def is_empty_line(path: Location, separator: str, row: int) -> bool:
     """Tell whether a row of a CSV file on disk is a line without any value."""
-    if not isinstance(path, Path):
-        return False
-    with suppress(UnicodeDecodeError, EOFError, OSError, csv.Error), _opened(path) as lines:
-        return next(islice(csv.reader(lines, delimiter=separator), row + 1, None), None) == []
-    return False
+    return next(islice(_lines(path, separator), row + 1, None), None) == []
 
 
 def lines_of(path: Location, separator: str = "\x1f") -> "pl.LazyFrame":
@@ -222,20 +211,20 @@ class ShortRows:
         with self._lock:
             paths, self._paths = self._paths, []
         for path in paths:
-            with suppress(UnicodeDecodeError, EOFError, OSError, csv.Error, pl.exceptions.PolarsError):
+            with suppress(pl.exceptions.PolarsError):
                 self._refuse(path)  # what cannot be read is said where the rows are read
 
     def _refuse(self, path: Path) -> None:
-        header = _header(path, self._separator)
-        if header is None or not self._may_have_short_rows(path, len(header)):
+        lines = _lines(path, self._separator)
+        columns = len(next(lines, []))
+        if not self._may_have_short_rows(path, columns):
             return
-        with _opened(path) as lines:
-            for number, row in enumerate(csv.reader(lines, delimiter=self._separator)):
-                if 0 < len(row) < len(header):
-                    raise InputError(
-                        f"row {number - 1} of {path} has {len(row)} values, and the header {len(header)} columns; a "
-                        "value that is missing at the end needs its separator"
-                    )
+        for number, row in enumerate(lines):
+            if 0 < len(row) < columns:
+                raise InputError(
+                    f"row {number} of {path} has {len(row)} values, and the header {columns} columns; a value that is "
+                    "missing at the end needs its separator"
+                )
 
     def _may_have_short_rows(self, path: Path, width: int) -> bool:
         """Tell whether a line has too few separators, or a quoted value goes on in the next line."""
