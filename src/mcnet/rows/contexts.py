@@ -254,9 +254,7 @@ class Contexts:
                 rows = np.full((len(known), len(self.names)), ANY, dtype=np.int32)
                 rows[:, f] = np.arange(len(known))
                 alone.append(rows)
-            both = np.concatenate([self.table, *alone])
-            result, _ = distinct_combinations(list(both.T + 1), [len(known) + 1 for known in self.values])
-            table = (result - 1).astype(np.int32)
+            table, _ = distinct_contexts(np.concatenate([self.table, *alone]))
         return replace(self, table=table)
 
     @property
@@ -271,23 +269,17 @@ class Contexts:
 
     def field_codes(self, columns: Sequence[FieldColumn]) -> NDArray[np.int32]:
         """Return the code of each row's value in every field `[rows, fields]`, ANY for an unseen value."""
-        return np.column_stack(
-            [
-                column.mapped(np.array([indices.get(value, ANY) for value in column.values], dtype=np.int32))
-                for indices, column in zip(self._indices, self.aligned(columns), strict=True)
-            ]
-        )
+        return np.column_stack([column.mapped(codes) for column, codes in self._known_here(columns)])
 
     def combination_keys(self, columns: Sequence[FieldColumn], strides: Sequence[int]) -> NDArray[np.integer]:
         """Return the number of each row's combination: the sum over fields of stride · (code + 1)."""
         small = strides[0] * (len(self.values[0]) + 1) < 2**31
         keys: NDArray[Any] = np.zeros(0)
-        for indices, column, stride in zip(self._indices, self.aligned(columns), strides, strict=True):
-            digits = np.array([indices.get(value, ANY) + 1 for value in column.values], dtype=np.int64)
+        for (column, codes), stride in zip(self._known_here(columns), strides, strict=True):
             if small:  # one look at the rows
-                part: NDArray[Any] = column.mapped((digits * stride).astype(np.int32))
+                part: NDArray[Any] = column.mapped((codes + 1) * np.int32(stride))
             else:
-                part = column.mapped(digits.astype(np.int32)) * np.int64(stride)
+                part = column.mapped(codes + 1) * np.int64(stride)
             keys = np.add(keys, part, out=keys) if len(keys) else part
         return keys
 
@@ -351,6 +343,13 @@ class Contexts:
         rows = len(columns[0].codes) if columns else 0
         return [given.get(name) or FieldColumn(name, np.zeros(rows, dtype=np.int32), (None,)) for name in self.names]
 
+    def _known_here(self, columns: Sequence[FieldColumn]) -> list[tuple[FieldColumn, CodeArray]]:
+        """Return the columns in this order of fields, each with the code here of each of its values."""
+        return [
+            (column, np.array([indices.get(value, ANY) for value in column.values], dtype=np.int32))
+            for indices, column in zip(self._indices, self.aligned(columns), strict=True)
+        ]
+
     @cached_property
     def derived(self) -> bool:
         """Whether a field is derived from its column: a number cut into bins, a part of a timestamp."""
@@ -383,17 +382,14 @@ class Contexts:
 
     def lookup(self, columns: Sequence[FieldColumn]) -> NDArray[np.int32]:
         """Return the context of every row, -1 where this combination is unknown."""
-        columns = self.aligned(columns)
-        tables = [
-            np.array([self._indices[f].get(value, ANY) for value in column.values], dtype=np.int32)
-            for f, column in enumerate(columns)
-        ]
-        if len(columns) == 1:
+        known = self._known_here(columns)
+        if len(known) == 1:
             by_code = np.full(len(self.values[0]) + 1, -1, dtype=np.int32)
-            by_code[self.table[:, 0]] = np.arange(len(self), dtype=np.int32)
-            return columns[0].mapped(by_code[tables[0]])
+            by_code[self.table[:, 0]] = self.all()
+            ((column, codes),) = known
+            return column.mapped(by_code[codes])
         # ANY is -1: shifted by one, every digit is in 0…number of values.
-        return self._index.find([c.mapped(t + 1) for t, c in zip(tables, columns, strict=True)])
+        return self._index.find([column.mapped(codes + 1) for column, codes in known])
 
     def find_codes(self, codes: NDArray[np.integer]) -> NDArray[np.int32]:
         """Return the context of each row of field codes `[rows, fields]`, -1 where this combination is unknown."""
