@@ -1,11 +1,12 @@
 """Sketch a table where it is, through a connection to its database: DuckDB, DB-API or ADBC."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from os import PathLike
 from typing import Any
 
+from mcnet._shared.messages import first_line
 from mcnet.errors import InputError, McnetError
 from mcnet.rows.derived import DEFAULT_BINS
 from mcnet.rows.fields import is_lazy, is_table, number_fields, source_column
@@ -73,39 +74,23 @@ def scan_connection(
     connection = _driver_connection(connection)
     words = dialect_of(connection) if dialect is None else dialect_named(dialect)
     source = words.table(table) + ("" if where is None else f" WHERE ({where}\n)")
-    spec = _with_edges(connection, spec, words, source)
-    spec = query_spec(spec)
-
-    def query(types: Mapping[str, Any]) -> str:
-        kind = types.get(str(spec.label))  # as a driver tells it
+    with _refused_by(words), _usable_afterwards(connection, words), _runner(connection) as run:
+        spec = query_spec(_with_edges(run, spec, words, source))
+        asked = [] if words.casts_booleans else [str(spec.label)]
+        asked = list(dict.fromkeys((*asked, *timestamp_columns(spec))))
+        kinds = run(_bare_query(words, table, asked)).description if asked else []
+        types = {name: column[1] for name, column in zip(asked, kinds, strict=True)}  # as the driver tells them
+        kind = types.get(str(spec.label))
         boolean = not words.casts_booleans and (
             str(kind).lower() in _BOOLEAN_TYPES or (words.name == "snowflake" and kind == 13)
         )
         zoned = [name for name in timestamp_columns(spec) if _has_zone(types[name], words)]
-        return table_query(table, spec, words, where, "boolean" if boolean else "number", zoned)
-
-    asked = list(dict.fromkeys((*([] if words.casts_booleans else [str(spec.label)]), *timestamp_columns(spec))))
-    if _is_duckdb(connection):
-        # A cursor of DuckDB is its own connection, which sees neither temporary nor registered tables.
-        with _refused_by(words):
-            kinds = connection.sql(_bare_query(words, table, asked)).types if asked else []
-            result = connection.sql(query(dict(zip(asked, kinds, strict=True)))).to_arrow_table()
-        return Sketch.from_table(result, drop_missing=spec.drop_missing)
-    with _refused_by(words), _usable_afterwards(connection, words), closing(_cursor(connection)) as cursor:
-        types = {}
-        if asked:
-            cursor.execute(_bare_query(words, table, asked))
-            types = {name: column[1] for name, column in zip(asked, cursor.description, strict=True)}
-        cursor.execute(query(types))
-        fetched = fetched_columns(cursor)
+        query = table_query(table, spec, words, where, "boolean" if boolean else "number", zoned)
+        fetched = fetched_columns(run(query))
     return Sketch.from_table(fetched, drop_missing=spec.drop_missing)
 
 
-def _is_duckdb(connection: Any) -> bool:
-    return type(connection).__module__.lstrip("_").startswith("duckdb")
-
-
-def _with_edges(connection: Any, spec: RowSpec, dialect: Dialect, source: str) -> RowSpec:
+def _with_edges(run: Callable[[str], Any], spec: RowSpec, dialect: Dialect, source: str) -> RowSpec:
     """Choose the edges of numbers that are fields by a query each, where they are not known."""
     edges = dict(spec.edges)
     for name in number_fields(spec.fields):
@@ -115,26 +100,29 @@ def _with_edges(connection: Any, spec: RowSpec, dialect: Dialect, source: str) -
         numbers = f"SELECT {number} AS x FROM {source}"
         tiles = f"SELECT x, NTILE({bins}) OVER (ORDER BY x) AS n FROM ({numbers}) q"
         tiles += f" WHERE x IS NOT NULL AND NOT ({dialect.is_nan.format('x')})"
-        query = f"SELECT MIN(x) AS x FROM ({tiles}) r GROUP BY n"
-        with _refused_by(dialect), _usable_afterwards(connection, dialect):
-            if _is_duckdb(connection):
-                rows = connection.sql(query).fetchall()
-            else:
-                with closing(_cursor(connection)) as cursor:
-                    cursor.execute(query)
-                    rows = cursor.fetchall()
+        rows = run(f"SELECT MIN(x) AS x FROM ({tiles}) r GROUP BY n").fetchall()
         edges[name] = tuple(sorted({float(x) for (x,) in rows}))[1:]
     return replace(spec, edges=edges)
 
 
-def _cursor(connection: Any) -> Any:
-    """Return a cursor that gives rows as tuples, however the connection was told to give them."""
-    cursor = connection.cursor()
-    if type(cursor).__module__.partition(".")[0] == "psycopg":
-        from psycopg.rows import tuple_row
+@contextmanager
+def _runner(connection: Any) -> Iterator[Callable[[str], Any]]:
+    """Give a function that runs a query and returns what has its result: rows as tuples, whatever was told a driver."""
+    if type(connection).__module__.lstrip("_").startswith("duckdb"):
+        # A cursor of DuckDB is its own connection, which sees neither temporary nor registered tables.
+        yield connection.sql
+        return
+    with closing(connection.cursor()) as cursor:
+        if type(cursor).__module__.partition(".")[0] == "psycopg":
+            from psycopg.rows import tuple_row
 
-        cursor.row_factory = tuple_row
-    return cursor
+            cursor.row_factory = tuple_row
+
+        def run(query: str) -> Any:
+            cursor.execute(query)
+            return cursor
+
+        yield run
 
 
 @contextmanager
@@ -189,5 +177,4 @@ def _refused_by(dialect: Dialect) -> Iterator[None]:
 
 
 def _refusal(dialect: Dialect, error: Exception, advice: str = "") -> InputError:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return InputError(f"{dialect.name} refused the query of the sketch: {reason}{advice}")
+    return InputError(f"{dialect.name} refused the query of the sketch: {first_line(error)}{advice}")
