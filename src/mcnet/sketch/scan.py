@@ -138,16 +138,27 @@ def scan(
     )
     spec.check()
     check_search(fields, spec.fields, exclude)
-    if fields is not None:
-        from mcnet.field_search import search
+    with read_with(storage_options=storage_options, separator=separator, where=where, bins=bins):
+        if fields is not None:
+            from mcnet.field_search import search
 
-        with read_with(storage_options=storage_options, separator=separator, where=where):
             spec = replace(spec, fields=search(rows, spec, exclude=exclude).fields)
-    if is_connection(rows):
-        if table is None:
-            raise InputError("scan was given a connection; name the table with table=")
-        with read_with(bins=bins):
+        if is_connection(rows):
+            if table is None:
+                raise InputError("scan was given a connection; name the table with table=")
             return scan_connection(rows, table, spec, dialect=dialect, where=where)
+        _check_given(rows, table, dialect, where)
+        if is_table(rows):
+            return scan_table(rows, spec)
+        if is_lazy(rows):
+            origin = Origin("the lazy table")
+            spec = _with_edges(spec, lambda columns: batches(rows, columns, source=origin.name))
+            return sketch_batches(_batches(rows, spec, origin, progress), spec, origin)
+        return _scan_files(expand_paths(rows), spec, progress, source_name(rows))
+
+
+def _check_given(rows: Any, table: Any, dialect: str | None, where: str | None) -> None:
+    """Refuse what cannot be scanned without a connection, and arguments of connections and files alone."""
     if hasattr(rows, "raw_connection"):
         raise InputError("scan was given an engine of SQLAlchemy; give its connection: engine.raw_connection()")
     if type(rows).__module__.startswith("sqlalchemy"):
@@ -161,20 +172,10 @@ def scan(
         )
     if where is not None and (is_table(rows) or is_lazy(rows)):
         raise InputError("where is for files and databases; filter the table before it is scanned")
-    if is_table(rows):
-        with read_with(bins=bins):
-            return scan_table(rows, spec)
-    if is_lazy(rows):
-        origin = Origin("the lazy table")
-        with read_with(bins=bins):
-            spec = _with_edges(spec, lambda columns: batches(rows, columns, source=origin.name))
-        return sketch_batches(_batches(rows, spec, origin, progress), spec, origin)
-    if not isinstance(rows, str | PathLike | Sequence):
+    if not (is_table(rows) or is_lazy(rows) or isinstance(rows, str | PathLike | Sequence)):
         raise InputError(
             f"scan was given {type(rows).__name__}; give files or a table, or columns to mcnet.Sketch.from_rows"
         )
-    with read_with(storage_options=storage_options, separator=separator, where=where, bins=bins):
-        return _scan_files(expand_paths(rows), spec, progress, source_name(rows))
 
 
 def _scan_files(
