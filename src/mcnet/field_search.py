@@ -4,7 +4,7 @@ Every candidate is judged with a fast additive model on top of the score: an off
 per pair of values with the fields chosen before, each shrunk by a variance that is learnt and may be zero.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,11 @@ from scipy.stats import norm
 
 from mcnet._shared.arrays import CodeArray, FloatArray, ScoreType, logit, sigmoid, sums_by
 from mcnet.errors import InputError
-from mcnet.rows.candidates import Candidate, RowSample, candidate_fields, outcome_warning
+from mcnet.rows.candidates import Candidate, RowSample, candidate_fields, complete_rows, outcome_warning
 from mcnet.rows.columns import labels_column, restore_negatives, scores_column, weights_column
 from mcnet.rows.contexts import distinct_combinations
 from mcnet.rows.fields import CLOCK, FieldColumn, is_table
-from mcnet.rows.locations import Locations, read_options
+from mcnet.rows.locations import read_options
 from mcnet.rows.logs import batches, expand_paths, open_log, require_columns, source_name
 from mcnet.rows.periods import timestamps_of
 from mcnet.rows.spec import RowSpec
@@ -395,60 +395,27 @@ def find_fields(
     return search(rows, spec, exclude=exclude, time=time)
 
 
-def search(rows: Any, spec: RowSpec, *, exclude: Sequence[str] = (), time: str | None = None) -> FieldSearch:
-    """Search log files or a table; see `search_rows`."""
-    if not is_table(rows):
-        if not isinstance(rows, str | PathLike | Sequence):
-            kind = type(rows).__name__
-            raise InputError(f"fields are searched for in log files and tables, not in {kind}; name them with field=")
-        return search_files(expand_paths(rows), spec, exclude=exclude, time=time)
-    import polars as pl
-
-    table = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
-    lacking = [name for name in (*spec.numbers, *([] if time is None else [time])) if name not in table.columns]
-    if lacking:
-        raise InputError(f"the table has no column {lacking[0]!r}; it has {', '.join(table.columns)}")
-    return search_rows(table.iter_slices(1 << 19), spec, exclude=exclude, time=time)
-
-
-def search_files(
-    paths: Locations,
+def search(
+    rows: Any,
     spec: RowSpec,
     *,
     exclude: Sequence[str] = (),
     time: str | None = None,
     progress: Callable[[str], Any] | None = None,
 ) -> FieldSearch:
-    """Search log files; see `search_rows`."""
-    frame = open_log(paths, numbers=spec.numbers)
-    needed = [*spec.numbers, *([] if time is None else [time])]
-    require_columns(frame, needed, source=source_name(paths))
-    columns = frame.collect_schema().names()
-    read = batches(frame, columns, source=source_name(paths), paths=paths)
-    return search_rows(read, spec, exclude=exclude, time=time, progress=progress)
-
-
-def search_rows(
-    tables: "Iterable[pl.DataFrame]",
-    spec: RowSpec,
-    *,
-    exclude: Sequence[str] = (),
-    time: str | None = None,
-    progress: Callable[[str], Any] | None = None,
-) -> FieldSearch:
-    """Search rows for the columns that are worth being fields.
+    """Do what `find_fields` does, for rows that are read as a spec says.
 
     Parameters
     ----------
-    tables : all rows with all their columns, some at a time.
-    spec : how they are read: score, label, weight; columns that it names are no candidates.
-    exclude, time : as in `find_fields`.
+    rows, exclude, time : as in `find_fields`.
+    spec : how the rows are read: score, label, weight; columns that it names are no candidates.
     progress : is called with what is done next.
     """
+    needed = [*spec.numbers, *([] if time is None else [time])]
     sample = RowSample(MOST_ROWS)
     drop_missing = spec.drop_missing or read_options().drop_missing
-    for rows_read in tables:
-        batch = _complete(rows_read, spec) if drop_missing else rows_read
+    for table in _tables(rows, spec, needed):
+        batch = table[complete_rows(table, spec.numbers)] if drop_missing else table
         sample.most = min(MOST_ROWS, _MOST_CELLS // len(batch.columns))
         sample.add(batch, str(spec.label))
     table, stands = sample.table()
@@ -461,7 +428,7 @@ def search_rows(
     if not 0.0 < float(np.sum(w * y)) < float(np.sum(w)):
         raise InputError("all rows are of one class, so that no field can gain anything; give positives and negatives")
     score = scores_column(table[str(spec.score)], score_type=spec.score_type, name=str(spec.score))
-    never = [*spec.numbers, *spec.every, *exclude, *([] if time is None else [time])]
+    never = [*needed, *spec.every, *exclude]
     unknown = [name for name in exclude if name not in table.columns]
     if unknown:
         raise InputError(f"{unknown[0]!r} is to be excluded and is no column; there are {', '.join(table.columns)}")
@@ -470,7 +437,6 @@ def search_rows(
         candidates += [Candidate(f"{time}:{part}", time) for part in CLOCK]
     moments = None if time is None else _moments(table[time])
     folds, blocks = _splits(len(y), moments)
-    rows = _Rows(score, y, w, folds)
     gains = []
     for candidate in candidates:
         made = candidate.values(table[candidate.column])
@@ -484,26 +450,38 @@ def search_rows(
             left_out[candidate.name] = f"{one.values:,} values in {len(y):,} rows: nearly unique"
             continue
         gains.append(one)
-    search = _Search(rows, gains, blocks, progress or (lambda _: None))
-    search.run()
+    chosen = _Search(_Rows(score, y, w, folds), gains, blocks, progress or (lambda _: None))
+    chosen.run()
     held = "rows held back at random, a quarter at a time (--time holds back spans of time)"
     return FieldSearch(
-        tuple(one.name for one in search.chosen),
+        tuple(one.name for one in chosen.chosen),
         tuple(sorted(gains, key=lambda one: (one.chosen or 99, -(one.added or 0.0), one.name))),
         left_out,
-        search.log_loss,
-        search.base_log_loss,
+        chosen.log_loss,
+        chosen.base_log_loss,
         sample.rows,
         len(y),
         held if time is None else f"spans of {time} held back in turn",
     )
 
 
-def _complete(table: "pl.DataFrame", spec: RowSpec) -> "pl.DataFrame":
-    """Return the rows that have a score, a label and a weight."""
-    kept = table.drop_nulls(spec.numbers)
-    floats = [name for name in spec.numbers if kept[name].dtype.is_float()]
-    return kept.drop_nans(floats) if floats else kept
+def _tables(rows: Any, spec: RowSpec, needed: Sequence[str]) -> "Iterator[pl.DataFrame]":
+    """Return all rows of log files or of a table, some at a time, with all their columns."""
+    import polars as pl
+
+    if is_table(rows):
+        table = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
+        lacking = [name for name in needed if name not in table.columns]
+        if lacking:
+            raise InputError(f"the table has no column {lacking[0]!r}; it has {', '.join(table.columns)}")
+        return table.iter_slices(1 << 19)
+    if not isinstance(rows, str | PathLike | Sequence):
+        kind = type(rows).__name__
+        raise InputError(f"fields are searched for in log files and tables, not in {kind}; name them with field=")
+    paths = expand_paths(rows)
+    frame = open_log(paths, numbers=spec.numbers)
+    require_columns(frame, needed, source=source_name(paths))
+    return batches(frame, frame.collect_schema().names(), source=source_name(paths), paths=paths)
 
 
 def _moments(column: "pl.Series") -> NDArray[Any]:

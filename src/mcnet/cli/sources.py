@@ -291,14 +291,14 @@ class RowSource:
         self, printer: Printer, spec: "RowSpec", time: str | None, exclude: Sequence[str] = ()
     ) -> "FieldSearch":
         """Search the columns of logs for those that are worth being fields; refuse rows that were sketched before."""
-        from mcnet.field_search import search_files
+        from mcnet.field_search import search
 
         if self.finished:
             raise InputError(f"{self.names[0]} was sketched before and has no other columns; give the log itself")
         if spec.score is None or spec.label is None:
             raise InputError("name the columns with --score and --label")
         with printer.steps("searching for fields") as step:
-            return search_files(self.paths, spec, exclude=exclude, time=time, progress=step)
+            return search(self.paths, spec, exclude=exclude, time=time, progress=step)
 
     def with_fields(
         self, printer: Printer, spec: "RowSpec", fields: str | None, time: str | None, exclude: Sequence[str] | None

@@ -11,7 +11,7 @@ from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray, sums_by
 from mcnet.errors import InputError
 from mcnet.metrics.money import ValueSums
 from mcnet.model.model import CalibrationModel, refuse_probabilities
-from mcnet.rows.candidates import Candidate
+from mcnet.rows.candidates import Candidate, complete_rows
 from mcnet.rows.columns import (
     DescribeRow,
     describe_row,
@@ -122,7 +122,7 @@ class LogRows:
         fold: IndexArray = assign_folds(first_row, len(frame), FOLDS)
         rows = np.arange(first_row, first_row + len(frame))
         if read_options().drop_missing:
-            kept = _complete_rows(frame, spec)
+            kept = complete_rows(frame, spec.numbers)
             frame, fold, rows = frame[kept], fold[kept], rows[kept]
         where: dict[str, Any] = {"describe_row": lambda row: describe(int(rows[row]))}
         if not len(frame):
@@ -138,14 +138,6 @@ class LogRows:
             fields = {field: frame[source_column(field)] for field in self.model.needed_fields} or None
             p = self.model.predict(p, fields, score_type="probability")
         return Judged(frame, p, y, np.ones_like(p) if w is None else w, fold)
-
-
-def _complete_rows(frame: "pl.DataFrame", spec: RowSpec) -> IndexArray:
-    """Return the indices of the rows that have a score, a label and a weight."""
-    import polars as pl
-
-    known = [frame[name].is_not_null() & ~frame[name].cast(pl.Float64, strict=False).is_nan() for name in spec.numbers]
-    return np.flatnonzero(np.logical_and.reduce([mask.fill_null(True).to_numpy() for mask in known]))
 
 
 def bin_edges(p: FloatArray) -> FloatArray:

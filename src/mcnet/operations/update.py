@@ -14,7 +14,7 @@ from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import finite
 from mcnet._shared.messages import warn
 from mcnet.errors import BusyError, InputError, McnetError
-from mcnet.field_search import search_files
+from mcnet.field_search import search
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text
 from mcnet.operations.alerts import Event, add_events, alarm_event, make_key
@@ -24,7 +24,7 @@ from mcnet.operations.status import STATUS, Watched, run_document, served_past, 
 from mcnet.report.monitor_page import write_status_page
 from mcnet.rows.columns import check_value
 from mcnet.rows.locations import Locations
-from mcnet.rows.logs import ChangedFileError, expand_paths
+from mcnet.rows.logs import ChangedFileError
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_search, field_names
 from mcnet.store.additions import shape_of
@@ -375,8 +375,7 @@ def _auto_fields(
     named = [logs] if isinstance(logs, str | PathLike) else list(logs)
     if not named or spec.score is None or spec.label is None:
         raise InputError("fields are chosen from the first logs of a head; give logs, score and label")
-    paths = logs if isinstance(logs, Locations) else expand_paths(named)
-    return search_files(paths, spec, exclude=exclude, time=time).fields
+    return search(logs if isinstance(logs, Locations) else named, spec, exclude=exclude, time=time).fields
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import FloatArray
+from mcnet._shared.arrays import FloatArray, IntArray
 from mcnet.errors import InputError
 from mcnet.rows.columns import row_hashes
 from mcnet.rows.derived import chosen_edges, derived_column
@@ -88,6 +88,14 @@ def sample_rows(batches: "Iterable[pl.DataFrame]", rows: int = SAMPLED_ROWS) -> 
             hashes = [part[mask] for part, mask in zip(hashes, masks, strict=True)]
             size = sum(map(len, hashes))
     return pl.concat(kept).rechunk() if kept else pl.DataFrame()
+
+
+def complete_rows(table: "pl.DataFrame", names: Iterable[str]) -> IntArray:
+    """Return the indices of the rows that have a number in each of these columns, or something else that is no NaN."""
+    import polars as pl
+
+    known = [table[name].is_not_null() & ~table[name].cast(pl.Float64, strict=False).is_nan() for name in names]
+    return np.flatnonzero(np.logical_and.reduce([mask.fill_null(True).to_numpy() for mask in known]))
 
 
 _CHANCE, _POSITIVE = "mcnet chance", "mcnet positive"
