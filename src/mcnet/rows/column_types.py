@@ -94,16 +94,10 @@ class ColumnTypes:
         return f"CASE WHEN {midnight} THEN {day} ELSE {whole} END"
 
 
-def _one_of(kind: str, *names: str) -> str:
-    return f"{kind} IN ({', '.join(names)})"
-
-
-def _quoted(*names: str) -> tuple[str, ...]:
-    return tuple(f"'{name}'" for name in names)
-
-
-def _registered(*names: str) -> tuple[str, ...]:
-    return tuple(f"'{name}'::regtype" for name in names)
+def _one_of(kind: str, *names: str, cast: str = "") -> str:
+    """Return the condition that a type, in the words of the engine, is one of these."""
+    quoted = (f"'{name}'{cast}" for name in names)
+    return f"{kind} IN ({', '.join(quoted)})"
 
 
 _PG_TIMESTAMP = "TO_CHAR({}, 'YYYY-MM-DD HH24:MI:SS.US')"
@@ -115,13 +109,13 @@ COLUMN_TYPES = {
     "duckdb": ColumnTypes(
         name="typeof({})",
         plain="(typeof({0}) LIKE '%INT' OR typeof({0}) LIKE 'ENUM(%' OR "
-        + _one_of("typeof({0})", *_quoted("VARCHAR", "INTEGER", "UINTEGER", "BOOLEAN", "DATE", "UUID", "BIGNUM"))
+        + _one_of("typeof({0})", "VARCHAR", "INTEGER", "UINTEGER", "BOOLEAN", "DATE", "UUID", "BIGNUM")
         + ")",
         boolean="typeof({}) = 'BOOLEAN'",
         decimal="typeof({}) LIKE 'DECIMAL(%'",
         double="typeof({}) = 'DOUBLE'",
         single="typeof({}) = 'FLOAT'",
-        timestamp=_one_of("typeof({})", *_quoted("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")),
+        timestamp=_one_of("typeof({})", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"),
         zoned_timestamp="typeof({}) = 'TIMESTAMP WITH TIME ZONE'",
         as_double=_VIA_STRING.format(string="VARCHAR", double="DOUBLE"),
         single_as_double=_VIA_SINGLE.format(string="VARCHAR", single="FLOAT", double="DOUBLE"),
@@ -135,7 +129,16 @@ COLUMN_TYPES = {
         plain="("
         + _one_of(
             "pg_typeof({0})",
-            *_registered("text", "varchar", "bpchar", "boolean", "smallint", "integer", "bigint", "uuid", "name"),
+            "text",
+            "varchar",
+            "bpchar",
+            "boolean",
+            "smallint",
+            "integer",
+            "bigint",
+            "uuid",
+            "name",
+            cast="::regtype",
         )
         + " OR EXISTS (SELECT 1 FROM pg_catalog.pg_type AS k WHERE k.oid = pg_typeof({0})"
         " AND k.typcategory IN ('S', 'E')))",
@@ -144,7 +147,7 @@ COLUMN_TYPES = {
         double="pg_typeof({}) = 'double precision'::regtype",
         single="pg_typeof({}) = 'real'::regtype",
         # How a date is written depends on the session's DateStyle, but in JSON.
-        timestamp=_one_of("pg_typeof({})", *_registered("timestamp", "date")),
+        timestamp=_one_of("pg_typeof({})", "timestamp", "date", cast="::regtype"),
         zoned_timestamp="pg_typeof({}) = 'timestamptz'::regtype",
         as_double=_VIA_STRING.format(string="TEXT", double="DOUBLE PRECISION"),
         single_as_double=_VIA_SINGLE.format(string="TEXT", single="REAL", double="DOUBLE PRECISION"),
@@ -190,7 +193,7 @@ COLUMN_TYPES = {
     "spark": ColumnTypes(
         name="typeof({})",
         plain="(typeof({0}) LIKE 'varchar%' OR typeof({0}) LIKE 'char%' OR typeof({0}) LIKE 'string%' OR "
-        + _one_of("typeof({0})", *_quoted("boolean", "tinyint", "smallint", "int", "bigint", "date"))
+        + _one_of("typeof({0})", "boolean", "tinyint", "smallint", "int", "bigint", "date")
         + ")",
         boolean="typeof({}) = 'boolean'",
         decimal="typeof({}) LIKE 'decimal(%'",
@@ -230,7 +233,7 @@ COLUMN_TYPES = {
     "trino": ColumnTypes(
         name="typeof({})",
         plain="(typeof({0}) LIKE 'varchar%' OR typeof({0}) LIKE 'char(%' OR "
-        + _one_of("typeof({0})", *_quoted("boolean", "tinyint", "smallint", "integer", "bigint", "date", "uuid"))
+        + _one_of("typeof({0})", "boolean", "tinyint", "smallint", "integer", "bigint", "date", "uuid")
         + ")",
         boolean="typeof({}) = 'boolean'",
         decimal="typeof({}) LIKE 'decimal(%'",

@@ -12,18 +12,25 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IntArray
 from mcnet.errors import InputError
-from mcnet.rows.columns import DescribeRow, as_array, as_floats, describe_row
-from mcnet.rows.fields import CLOCK, NUMBER, Edges, FieldColumn, derivation, field_text, source_column
+from mcnet.rows.columns import DescribeRow, RowName, as_array, as_floats, describe_row
+from mcnet.rows.fields import (
+    CLOCK,
+    NUMBER,
+    Edges,
+    FieldColumn,
+    derivation,
+    field_columns,
+    field_text,
+    is_of_strings,
+    source_column,
+)
 from mcnet.rows.periods import counted_seconds, timestamps_of
-
-if TYPE_CHECKING:
-    import polars as pl
 
 DEFAULT_BINS = 16
 MOST_BINS = 1_000
@@ -189,8 +196,6 @@ def number_column(name: str, values: Any, describe_row: DescribeRow = describe_r
 
 def _derived_before(name: str, values: Any, known: tuple[str, ...] | None) -> FieldColumn | None:
     """Return a column of strings that are values of the derived field already; None for any other column."""
-    from mcnet.rows.fields import field_columns, is_of_strings
-
     if isinstance(values, list | tuple):
         strings = all(value is None or isinstance(value, str) for value in values) and any(values)
     else:
@@ -214,34 +219,21 @@ def _clock_codes(kind: str, source: str, values: Any, describe_row: DescribeRow 
     """Return the index of each timestamp's value; that of a missing one is the number of values."""
     import polars as pl
 
-    if isinstance(values, pl.Series):
-        column = values.alias(source)
-    elif hasattr(values, "__arrow_array__") or hasattr(values, "dt") or type(values).__module__.startswith("pyarrow"):
-        column = pl.Series(source, values)
-    elif isinstance(values, list | tuple):
-        column = _listed(source, values)
+    typed = hasattr(values, "__arrow_array__") or hasattr(values, "dt") or type(values).__module__.startswith("pyarrow")
+    if not typed and not isinstance(values, list | tuple):
+        values = as_array(values, source)
+        if values.dtype.kind == "M":
+            values = values.astype("datetime64[us]")
+        elif values.dtype.kind == "O":
+            values = values.tolist()
+    if isinstance(values, list | tuple) and any(isinstance(value, date | np.datetime64) for value in values):
+        column = pl.Series(source, [_in_utc(value) for value in values], dtype=pl.Datetime("us"))
     else:
-        array = as_array(values, source)
-        plain = array.dtype.kind not in "OM"
-        column = (
-            pl.Series(source, array) if plain else _listed(source, array.tolist() if array.dtype.kind == "O" else array)
-        )
+        column = pl.Series(source, values, strict=False)
     timestamps = timestamps_of(column, describe_row=describe_row)
     missing = timestamps.is_null().to_numpy()
     micros = timestamps.cast(pl.Datetime("us")).to_physical().fill_null(0).to_numpy()
     return np.where(missing, len(CLOCK[kind]), clock_index(kind, micros))
-
-
-def _listed(source: str, values: Any) -> "pl.Series":
-    """Return timestamps in a list or an array as a column of Polars."""
-    import polars as pl
-
-    if isinstance(values, np.ndarray):
-        return pl.Series(source, values.astype("datetime64[us]"))
-    dates = [value for value in values if isinstance(value, date | np.datetime64)]
-    if not dates:
-        return pl.Series(source, values, strict=False)
-    return pl.Series(source, [_in_utc(value) for value in values], dtype=pl.Datetime("us"))
 
 
 def _in_utc(value: Any) -> datetime | None:
@@ -294,9 +286,7 @@ def value_text(name: str, edges: Edges | None) -> Callable[[Any], str | None]:
     return cut
 
 
-def _one_row(row: int) -> Any:
-    from mcnet.rows.columns import RowName
-
+def _one_row(row: int) -> RowName:
     return RowName("the request", row)
 
 

@@ -452,10 +452,6 @@ def _column(name: str, values: Any) -> FieldColumn:
     return _from_objects(name, list(values))
 
 
-def _is_table(field: Any) -> bool:
-    return hasattr(field, "columns") and not isinstance(field, np.ndarray)
-
-
 def canonical_texts(series: Any) -> Any:
     """Return a Polars column as its canonical texts, under which a sketch knows the values.
 
@@ -493,7 +489,7 @@ def named_columns(field: Any) -> list[tuple[str, Any]]:
         return [(str(name), values) for name, values in field.items()]
     if isinstance(field, list | tuple) and field and all(isinstance(item, FieldColumn) for item in field):
         return [(item.name, item) for item in field]
-    if _is_table(field):
+    if hasattr(field, "columns"):  # a table
         names = field.column_names if hasattr(field, "column_names") else list(field.columns)
         return [(str(name), field[name]) for name in names]
     if isinstance(field, np.ndarray) and field.ndim == 2:

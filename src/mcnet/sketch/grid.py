@@ -115,9 +115,7 @@ class ExactGrid:
         """Return the score of each cell."""
         return self.scores(keys, np.zeros(0))
 
-    def upper(self, keys: IntArray) -> FloatArray:
-        """Return the score of each cell."""
-        return self.scores(keys, np.zeros(0))
+    upper = lower
 
     def knows(self, keys: IntArray) -> bool:
         """Tell whether every key is one of a (clipped) score."""
@@ -167,12 +165,6 @@ class Cells:
 
     def __len__(self) -> int:
         return len(self.key)
-
-    @staticmethod
-    def empty() -> "Cells":
-        """Return a table without cells."""
-        none = np.empty(0, dtype=np.int64)
-        return Cells(none.astype(np.int32), none, none.astype(np.int16), np.empty((0, 3)))
 
     @staticmethod
     def concatenate(*parts: "Cells") -> "Cells":
