@@ -202,9 +202,10 @@ def simulate(
     fixed = np.random.default_rng([world, 3])
     values = {name: _draw_values(spec, fixed, rate, spread, len(specs)) for name, spec in specs.items()}
     pair_key = int(fixed.integers(1, 2**31))
-    test_moves = {name: drift_spread * fixed.standard_normal(len(spec.shares)) for name, spec in specs.items()}
-    for name, spec in specs.items():
-        test_moves[name] = test_moves[name] + _move_of_rates(spec, spread)
+    test_moves = {
+        name: drift_spread * fixed.standard_normal(len(spec.shares)) + _move_of_rates(spec, spread)
+        for name, spec in specs.items()
+    }
 
     draw = np.random.default_rng([seed, 5])
     total = rows + test_rows

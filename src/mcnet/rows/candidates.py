@@ -118,8 +118,7 @@ class RowSample:
         chance = pl.Series(_CHANCE, row_hashes(self.rows, len(table)) / 2.0**64)
         positive = (table[label].cast(pl.Float64, strict=False).fill_null(0.0) > 0.0).alias(_POSITIVE)
         self.rows += len(table)
-        self._parts.append(table.with_columns(chance, positive))
-        self._parts[-1] = self._kept(self._parts[-1])
+        self._parts.append(self._kept(table.with_columns(chance, positive)))
         if sum(map(len, self._parts)) > 1.25 * self.most:
             self._thin()
 

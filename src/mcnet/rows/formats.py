@@ -170,7 +170,11 @@ def open_format(
     """
     if form.is_csv:
         return _open_csv(paths, partitions, csv_separator(form), columns, typed)
-    return _filtered(_OPENERS[form.engine](paths, partitions, form, columns))
+    if form.layout == "lines":
+        return _filtered(_open_jsonl(paths, partitions, columns))
+    if form.layout == "lake":
+        return _filtered(_open_lake(paths, form, columns))
+    return _filtered(_open_tables(paths, partitions, form, columns))
 
 
 def _open_csv(
@@ -205,7 +209,7 @@ def _open_csv(
     return _filtered(frame.with_columns(canonical), guessed)
 
 
-def _open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", _: Format, columns: Columns) -> "pl.LazyFrame":
+def _open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns) -> "pl.LazyFrame":
     """Return files of lines of JSON as one table."""
     import polars as pl
 
@@ -241,7 +245,7 @@ def _scan_ndjson(paths: Sequence[Location], **options: Any) -> "pl.LazyFrame":
     return pl.scan_ndjson(sources, **options, **stored)
 
 
-def _open_lake(paths: Locations, _: "dict[str, pl.DataType]", form: Format, columns: Columns) -> "pl.LazyFrame":
+def _open_lake(paths: Locations, form: Format, columns: Columns) -> "pl.LazyFrame":
     """Return tables of Delta Lake or Apache Iceberg as one table."""
     need_extra(form.kind, f"a table of {form.name}")
     if form.kind == "iceberg" and find_spec("polars_iceberg") is None:
@@ -270,16 +274,6 @@ def _open_tables(
     if any(isinstance(path, RemoteFile) and not path.is_one_file for path in paths):
         return with_outer_partitions(frame, paths[0])
     return frame
-
-
-_OPENERS = {
-    "parquet": _open_tables,
-    "ipc": _open_tables,
-    "ndjson": _open_jsonl,
-    "delta": _open_lake,
-    "iceberg": _open_lake,
-}
-"""How files of each format become one table, by what Polars calls it; CSV needs more."""
 
 
 def _one_table(paths: Sequence[Location], frames: "Sequence[pl.LazyFrame]", columns: Columns) -> "pl.LazyFrame":

@@ -292,17 +292,14 @@ def _add(
 
 def _complete_rows(batch: Batch, spec: RowSpec, describe_row: DescribeRow) -> IntArray:
     """Return the indices of the rows that have a score, a label and a weight."""
-    where: dict[str, Any] = {"describe_row": describe_row}
-    score = as_floats(batch.score, spec.name_of("score"), **where)
+    score = as_floats(batch.score, spec.name_of("score"), describe_row)
+    label = label_floats(batch.label, spec.name_of("label"), describe_row)
     complete = np.isfinite(score) if spec.score_type == "probability" else ~np.isnan(score)
-    complete &= np.isfinite(label_floats(batch.label, spec.name_of("label"), **where))
-    if batch.weight is not None:
-        complete &= np.isfinite(as_floats(batch.weight, spec.name_of("weight"), **where))
-    for role, column in batch.more.items():
-        known = np.isfinite(as_floats(column, spec.name_of(role), **where))
-        if role == "value_per_positive":
-            known |= label_floats(batch.label, spec.name_of("label"), **where) <= 0.0
-        complete &= known
+    complete &= np.isfinite(label)
+    for role, column in {"weight": batch.weight, **batch.more}.items():
+        if column is not None:
+            known = np.isfinite(as_floats(column, spec.name_of(role), describe_row))
+            complete &= (known | (label <= 0.0)) if role == "value_per_positive" else known
     return np.flatnonzero(complete)
 
 

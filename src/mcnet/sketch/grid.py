@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,6 @@ from mcnet.errors import InputError
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution
 
 # The grid: which cell of the sketch a score falls into.
-
-EXACT: Literal["exact"] = "exact"
 
 POSITION_UNITS = 1 << 20
 """A score's position inside its cell is a whole number of these, so that sums do not depend on their order."""
@@ -97,10 +95,7 @@ class ExactGrid:
     array([0.25])
     """
 
-    @property
-    def resolution(self) -> Literal["exact"]:
-        """Return "exact"."""
-        return EXACT
+    resolution: ClassVar[Literal["exact"]] = "exact"
 
     def locate(self, scores: FloatArray) -> tuple[IntArray, FloatArray]:
         """Return the key of each score; there is nothing inside a cell."""
@@ -134,7 +129,7 @@ Grid = LogitGrid | ExactGrid
 @cache
 def make_grid(resolution: Resolution) -> Grid:
     """Return the grid of a resolution: cells per unit of logit, or "exact"."""
-    if resolution == EXACT:
+    if resolution == "exact":
         return ExactGrid()
     if isinstance(resolution, bool) or not isinstance(resolution, int | np.integer) or not 1 <= resolution <= 4096:
         raise InputError(f"resolution is {resolution!r}; it must be a number of cells per logit (1…4096) or 'exact'")

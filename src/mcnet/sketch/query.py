@@ -205,15 +205,13 @@ def query_text(
 def _results(rows: RowColumns, search: CellSearch) -> str:
     """Return the columns of the result."""
     label, weight, position = f"{OWN}label", f"{OWN}weight", search.position
-    sums = {ROWS: "COUNT(*)"}
-    if rows.weighted:
-        sums |= {
-            WEIGHT: f"SUM({weight})",
-            POSITIVES: f"SUM({weight} * {label})",
-            POSITION: f"SUM({weight} * {position})",
-        }
-    else:
-        sums |= {WEIGHT: "COUNT(*)", POSITIVES: f"SUM({label})", POSITION: f"SUM({position})"}
+    times = f"{weight} * " if rows.weighted else ""
+    sums = {
+        ROWS: "COUNT(*)",
+        WEIGHT: f"SUM({weight})" if rows.weighted else "COUNT(*)",
+        POSITIVES: f"SUM({times}{label})",
+        POSITION: f"SUM({times}{position})",
+    }
     if rows.value is not None:
         units, squares = UNITS
         half = rows.dialect.number(0.5)

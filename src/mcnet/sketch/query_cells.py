@@ -34,17 +34,12 @@ _HALF_STEP = 2.0**-53
 _MOST_CORRECTIONS = 50
 
 
-@dataclass(frozen=True)
-class _Factors:
-    """The tables: edge number block * len(inside) + i is about 1 / (1 + blocks[block] * inside[i + 1])."""
+def _factors(grid: LogitGrid) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Return the tables `blocks` and `inside`, and the corrections of their products.
 
-    blocks: FloatArray
-    inside: FloatArray
-    corrections: IntArray
-    """By block and position inside it, from one before the first to one after the last."""
-
-
-def _factors(grid: LogitGrid) -> _Factors:
+    With `size` edges to a block, edge number block * size + i is about 1 / (1 + blocks[block] * inside[i + 1]): `inside`
+    and the corrections of a block go from one edge before its first to one after its last.
+    """
     size = math.isqrt(len(grid)) + 1
     numbers = range(-(-len(grid) // size))
     blocks = np.array([math.exp(-(grid.first + size * block) / grid.resolution) for block in numbers])
@@ -57,7 +52,7 @@ def _factors(grid: LogitGrid) -> _Factors:
         corrections[_corrected(about, correction) == exact] = correction
     if (corrections == _MOST_CORRECTIONS).any():
         raise AssertionError(f"an edge of resolution {grid.resolution} is too far from its factors")
-    return _Factors(blocks, inside, corrections)
+    return blocks, inside, corrections
 
 
 def _corrected(about: FloatArray, correction: int) -> FloatArray:
@@ -112,17 +107,15 @@ def _edge_tables(grid: LogitGrid, dialect: Dialect, columns: Mapping[str, int]) 
     The columns are named, each with the edge it has: 0 is the one before the cell's own, 1 its own, 2 the one after
     it.
     """
-    factors, number = _factors(grid), dialect.number
-    size = len(factors.inside) - 2
-    bias = int(np.abs(factors.corrections).max())
+    (outer, inner, corrections), number = _factors(grid), dialect.number
+    size = len(inner) - 2
+    bias = int(np.abs(corrections).max())
     width = len(str(2 * bias))
     blocks = [
-        (str(block), number(factor), dialect.text("".join(f"{c + bias:0{width}d}" for c in corrections)))
-        for block, (factor, corrections) in enumerate(zip(factors.blocks, factors.corrections.tolist(), strict=True))
+        (str(block), number(factor), dialect.text("".join(f"{c + bias:0{width}d}" for c in those)))
+        for block, (factor, those) in enumerate(zip(outer, corrections.tolist(), strict=True))
     ]
-    inside = [
-        (str(index), *(number(factors.inside[index + which]) for which in columns.values())) for index in range(size)
-    ]
+    inside = [(str(index), *(number(inner[index + which]) for which in columns.values())) for index in range(size)]
 
     def about(factor: str) -> str:
         product = f"{dialect.as_double('a')} * {dialect.as_double(factor)}"

@@ -406,7 +406,7 @@ class Sketch:
         """
         # Cells are ordered by context.
         first, last = np.searchsorted(self.context, [context, context + 1])
-        return self._restricted(np.arange(first, last)).pooled()
+        return self.part(self.cells.take(slice(first, last))).pooled()
 
     def fold_parts(self, fold: int) -> tuple["Sketch", "Sketch"]:
         """Return the rows outside a fold (to fit on) and inside it (to judge on).
@@ -422,7 +422,7 @@ class Sketch:
         if not 0 <= fold < self.folds or self.folds < 2:
             raise InputError(f"fold {fold} was asked of a sketch with {self.folds} folds; make it with folds=")
         inside = self.fold == fold
-        return self._restricted(~inside), self._restricted(inside)
+        return self.part(self.cells.take(~inside)), self.part(self.cells.take(inside))
 
     def unfolded(self) -> "Sketch":
         """Return the sketch of the same rows, not split into folds.
@@ -453,9 +453,6 @@ class Sketch:
             raise InputError(f"the sketch is split into {self.folds} folds already; call unfolded() first")
         values = spread_values(self.cells, self.grid) if self.value_kind else None
         return replace(self, cells=split_cells(self.cells, folds, seed, values, self.scale), folds=folds)
-
-    def _restricted(self, keep: NDArray[Any]) -> "Sketch":
-        return self.part(self.cells.take(keep))
 
     def part(self, cells: Cells, **changes: Any) -> "Sketch":
         """Return the sketch of some of the cells, with their share of the rows and the same scale of weights.
