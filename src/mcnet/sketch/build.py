@@ -26,7 +26,7 @@ from mcnet.rows.columns import (
 )
 from mcnet.rows.fields import FieldColumn
 from mcnet.rows.locations import read_options
-from mcnet.rows.spec import MOST_FOLDS, RowSpec, check_folds
+from mcnet.rows.spec import MOST_FOLDS, RowSpec
 from mcnet.sketch.accumulate import MOST_INVERSE, Accumulator
 from mcnet.sketch.folds import assign_folds, folds_column
 from mcnet.sketch.grid import VALUE_UNITS, make_grid, warn_of_small_values
@@ -104,7 +104,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self.label)
 
-    def take(self, rows: IntArray) -> "Batch":
+    def take(self, rows: IntArray | slice) -> "Batch":
         """Return some of the rows."""
         score, label, weight, folds = (
             None if column is None else as_array(column, "column")[rows]
@@ -309,43 +309,24 @@ ROWS_AT_A_TIME = 1 << 18
 """Rows validated and added at a time: the temporary columns stay in the cache."""
 
 
-def sketch_columns(
-    scores: Any,
-    labels: Any,
-    weight: Any,
-    fields: list[FieldColumn],
-    folds: Any,
-    spec: RowSpec,
-    more: Mapping[str, Any] | None = None,
-) -> Sketch:
-    """Sketch whole columns as `Sketch.from_rows` takes them; `more` has those of the roles in MORE_COLUMNS."""
-    others = {role: _column(values, spec.name_of(role)) for role, values in (more or {}).items() if values is not None}
+def sketch_columns(rows: Batch, spec: RowSpec) -> Sketch:
+    """Sketch whole columns in memory; with a column of folds, `spec` need not say how many there are."""
+    others = {role: _column(values, spec.name_of(role)) for role, values in rows.more.items()}
     if "value" in others and "value_per_positive" in others:
         raise InputError("value and value_per_positive were both given; give the one that is known")
     names = {role: spec.name_of(role) for role in ("score", "label", "weight", "folds")}
-    score, label = _column(scores, names["score"]), _column(labels, names["label"])
-    weights = None if weight is None else _column(weight, names["weight"])
-    fold = None if isinstance(folds, int | np.integer) else folds_column(folds, name=names["folds"])
-    lengths = dict(zip(names.values(), (score, label, weights, fold), strict=True))
-    check_lengths(**lengths, **{f"field {column.name}": column for column in fields}, **others)
+    score, label = _column(rows.score, names["score"]), _column(rows.label, names["label"])
+    weight = None if rows.weight is None else _column(rows.weight, names["weight"])
+    fold = None if rows.folds is None else folds_column(rows.folds, name=names["folds"])
+    lengths = dict(zip(names.values(), (score, label, weight, fold), strict=True))
+    check_lengths(**lengths, **{f"field {column.name}": column for column in rows.fields}, **others)
     if len(score) == 0:
         raise InputError(f"{names['score']} is empty; at least one row is needed")
-
-    def batches() -> Iterator[Batch]:
-        for start in range(0, len(score), ROWS_AT_A_TIME):
-            part = slice(start, min(start + ROWS_AT_A_TIME, len(score)))
-            yield Batch(
-                start,
-                score[part],
-                label[part],
-                None if weights is None else weights[part],
-                None if fold is None else fold[part],
-                [column[part] for column in fields],
-                {role: column[part] for role, column in others.items()},
-            )
-
-    number = check_folds(folds) if fold is None else int(fold.max()) + 1
-    return sketch_batches(batches(), replace(spec, folds=number), Origin())
+    whole = Batch(0, score, label, weight, fold, rows.fields, others)
+    starts = range(0, len(score), ROWS_AT_A_TIME)
+    parts = (replace(whole.take(slice(start, start + ROWS_AT_A_TIME)), first_row=start) for start in starts)
+    spec = spec if fold is None else replace(spec, folds=int(fold.max()) + 1)
+    return sketch_batches(parts, spec, Origin())
 
 
 def _column(values: Any, name: str) -> Any:

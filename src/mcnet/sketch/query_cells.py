@@ -37,7 +37,7 @@ _MOST_CORRECTIONS = 50
 def _factors(grid: LogitGrid) -> tuple[FloatArray, FloatArray, IntArray]:
     """Return the tables `blocks` and `inside`, and the corrections of their products.
 
-    With `size` edges to a block, edge number block * size + i is about 1 / (1 + blocks[block] * inside[i + 1]): `inside`
+    Of blocks of `size` edges, edge number block * size + i is about 1 / (1 + blocks[block] * inside[i + 1]). `inside`
     and the corrections of a block go from one edge before its first to one after its last.
     """
     size = math.isqrt(len(grid)) + 1

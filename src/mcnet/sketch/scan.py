@@ -270,9 +270,7 @@ def scan_table(table: Any, spec: RowSpec) -> Sketch:
         if name not in known:
             raise InputError(f"the table has no column {name!r}; it has {', '.join(known)}")
     spec = _with_edges(spec, lambda _: [table])
-    rows = _columns(table, spec)
-    folds = spec.folds if rows.folds is None else rows.folds
-    return sketch_columns(rows.score, rows.label, rows.weight, rows.fields, folds, spec, rows.more)
+    return sketch_columns(_columns(table, spec), spec)
 
 
 def _columns(table: Any, spec: RowSpec, first_row: int = 0, origin: Origin = _IN_MEMORY) -> Batch:

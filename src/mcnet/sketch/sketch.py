@@ -141,12 +141,16 @@ class Sketch:
         -------
         Sketch : what the rows add up to.
         """
-        from mcnet.sketch.build import sketch_columns
+        from mcnet.sketch.build import Batch, sketch_columns
 
         warn_of_other_order(field, score=scores, label=labels, weight=weight, folds=folds)
-        spec = RowSpec(resolution=resolution, score_type=score_type, negatives_kept=negatives_kept)
+        is_number = isinstance(folds, int | np.integer)
+        number = check_folds(folds) if is_number else 1
+        spec = RowSpec(folds=number, resolution=resolution, score_type=score_type, negatives_kept=negatives_kept)
         more = {"value": value, "value_per_positive": value_per_positive, "propensity": propensity}
-        return sketch_columns(scores, labels, weight, field_columns(field), folds, spec, more)
+        more = {role: column for role, column in more.items() if column is not None}
+        rows = Batch(0, scores, labels, weight, None if is_number else folds, field_columns(field), more)
+        return sketch_columns(rows, spec)
 
     @staticmethod
     def from_table(table: Any, *, drop_missing: bool = False) -> "Sketch":
