@@ -233,3 +233,10 @@ def test_a_weighted_gain_is_that_of_the_rows_behind_it(rows):
 def test_rows_without_a_label_are_left_out_if_asked(rows):
     some = rows[:5_000].with_columns(pl.when(pl.int_range(5_000) > 20).then(pl.col("y")).alias("y"))
     assert mcnet.scan(some, score="p", label="y", drop_missing=True, fields="auto").contexts.names
+
+
+def test_negatives_without_a_value_stay_in_the_search_where_positives_alone_have_one(rows):
+    some = rows[:5_000].with_columns(v=pl.when(pl.col("y") == 1).then(2.0))
+    names = {"score": "p", "label": "y", "drop_missing": True, "fields": "auto", "exclude": ["v"]}
+    without = mcnet.scan(some, **names).contexts.names
+    assert mcnet.scan(some, **names, value_per_positive="v").contexts.names == without
