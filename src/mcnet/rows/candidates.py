@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, IntArray
@@ -13,9 +13,6 @@ from mcnet.rows.columns import row_hashes
 from mcnet.rows.derived import chosen_edges, derived_column
 from mcnet.rows.fields import CLOCK, FieldColumn, field_columns
 from mcnet.rows.periods import parsed_timestamps, timestamps_of
-
-if TYPE_CHECKING:
-    import polars as pl
 
 FEW_WHOLE_NUMBERS = 100
 """A column of whole numbers with more values than this is cut into bins, as other numbers are."""
@@ -40,15 +37,13 @@ class Candidate:
     column: str
     edges: tuple[float, ...] | None = None
 
-    def values(self, column: "pl.Series") -> FieldColumn:
+    def values(self, column: pl.Series) -> FieldColumn:
         """Return the field value of each row; what is missing, or is no number or timestamp, is missing.
 
         Parameters
         ----------
         column : some rows of the column of this candidate.
         """
-        import polars as pl
-
         if self.name == self.column:
             (result,) = field_columns({self.name: column})
             return result
@@ -59,7 +54,7 @@ class Candidate:
         return derived_column(self.name, column, self.edges)
 
 
-def sample_rows(batches: "Iterable[pl.DataFrame]", rows: int = SAMPLED_ROWS) -> "pl.DataFrame":
+def sample_rows(batches: Iterable[pl.DataFrame], rows: int = SAMPLED_ROWS) -> pl.DataFrame:
     """Return a random sample of rows, in their order, at least so many and fewer than twice as many (all, if fewer).
 
     A row is chosen by a hash of its number, so the same rows give the same sample.
@@ -69,8 +64,6 @@ def sample_rows(batches: "Iterable[pl.DataFrame]", rows: int = SAMPLED_ROWS) -> 
     batches : all rows, some at a time.
     rows : how many.
     """
-    import polars as pl
-
     kept: list[pl.DataFrame] = []
     hashes: list[NDArray[np.uint64]] = []
     first, size, limit = 0, 0, np.uint64(2**64 - 1)
@@ -90,10 +83,8 @@ def sample_rows(batches: "Iterable[pl.DataFrame]", rows: int = SAMPLED_ROWS) -> 
     return pl.concat(kept).rechunk() if kept else pl.DataFrame()
 
 
-def complete_rows(table: "pl.DataFrame", names: Iterable[str]) -> IntArray:
+def complete_rows(table: pl.DataFrame, names: Iterable[str]) -> IntArray:
     """Return the indices of the rows that have a number in each of these columns, or something else that is no NaN."""
-    import polars as pl
-
     known = [table[name].is_not_null() & ~table[name].cast(pl.Float64, strict=False).is_nan() for name in names]
     return np.flatnonzero(np.logical_and.reduce([mask.fill_null(True).to_numpy() for mask in known]))
 
@@ -111,10 +102,8 @@ class RowSample:
         self._limits = {False: 1.0, True: 1.0}
         """The share of negatives and of positives that is kept."""
 
-    def add(self, table: "pl.DataFrame", label: str) -> None:
+    def add(self, table: pl.DataFrame, label: str) -> None:
         """Add the next rows."""
-        import polars as pl
-
         chance = pl.Series(_CHANCE, row_hashes(self.rows, len(table)) / 2.0**64)
         positive = (table[label].cast(pl.Float64, strict=False).fill_null(0.0) > 0.0).alias(_POSITIVE)
         self.rows += len(table)
@@ -122,15 +111,11 @@ class RowSample:
         if sum(map(len, self._parts)) > 1.25 * self.most:
             self._thin()
 
-    def _kept(self, table: "pl.DataFrame") -> "pl.DataFrame":
-        import polars as pl
-
+    def _kept(self, table: pl.DataFrame) -> pl.DataFrame:
         limit = pl.when(pl.col(_POSITIVE)).then(self._limits[True]).otherwise(self._limits[False])
         return table.filter(pl.col(_CHANCE) < limit)
 
     def _thin(self) -> None:
-        import polars as pl
-
         whole = pl.concat(self._parts, how="vertical_relaxed")
         positives = int(whole[_POSITIVE].sum())
         kept = min(positives, self.most // 2)
@@ -138,10 +123,8 @@ class RowSample:
         self._limits = {kind: limit * min(shares[kind], 1.0) for kind, limit in self._limits.items()}
         self._parts = [self._kept(whole)]
 
-    def table(self) -> "tuple[pl.DataFrame, FloatArray]":
+    def table(self) -> tuple[pl.DataFrame, FloatArray]:
         """Return the rows kept, and for how many rows each stands."""
-        import polars as pl
-
         if self.rows == 0:
             raise InputError("there are no rows to search; at least one is needed")
         if sum(map(len, self._parts)) > self.most:
@@ -152,7 +135,7 @@ class RowSample:
         return whole.drop(_CHANCE, _POSITIVE), stands
 
 
-def candidate_fields(sample: "pl.DataFrame", left_out: Collection[str] = ()) -> tuple[list[Candidate], dict[str, str]]:
+def candidate_fields(sample: pl.DataFrame, left_out: Collection[str] = ()) -> tuple[list[Candidate], dict[str, str]]:
     """Return the columns that may be fields, and why each of the others may not.
 
     Strings, flags and whole numbers of few values are taken as they are; other numbers are cut into bins of about
@@ -201,10 +184,8 @@ def outcome_warning(missing: NDArray[np.bool_], y: FloatArray, w: FloatArray) ->
     return None
 
 
-def _cuts(column: "pl.Series") -> Iterator[Candidate | str]:
+def _cuts(column: pl.Series) -> Iterator[Candidate | str]:
     """Yield the candidates of a column, or why there is none."""
-    import polars as pl
-
     kind, known, name = column.dtype, column.drop_nulls(), column.name
     if kind.is_nested() or kind in (pl.Object, pl.Duration, pl.Time):
         yield f"a column of {kind}"
@@ -224,7 +205,7 @@ def _cuts(column: "pl.Series") -> Iterator[Candidate | str]:
         yield Candidate(name, name)
 
 
-def _few_whole(known: "pl.Series") -> bool:
+def _few_whole(known: pl.Series) -> bool:
     if known.dtype.is_float():
         finite = known.filter(known.is_finite())
         if len(finite) == 0 or not (finite == finite.floor()).all():
@@ -232,15 +213,13 @@ def _few_whole(known: "pl.Series") -> bool:
     return known.n_unique() <= FEW_WHOLE_NUMBERS
 
 
-def _is_key(known: "pl.Series") -> bool:
+def _is_key(known: pl.Series) -> bool:
     number = known.n_unique()
     return number > _MOST_VALUES_OF_A_SMALL_LOG and 2 * number > len(known)
 
 
-def _timestamps(known: "pl.Series") -> "pl.Series | None":
+def _timestamps(known: pl.Series) -> pl.Series | None:
     """Return the timestamps that a column holds: as such, as strings, or as numbers that all look like times."""
-    import polars as pl
-
     if known.dtype.is_numeric():
         try:
             known = timestamps_of(known)

@@ -9,13 +9,12 @@ from contextlib import suppress
 from itertools import islice
 from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from mcnet.errors import InputError
 from mcnet.rows.locations import Format, Location, read_options, source_options
-
-if TYPE_CHECKING:
-    import polars as pl
 
 ROWS_TO_GUESS_TYPES_FROM = 10_000
 
@@ -25,10 +24,8 @@ def csv_separator(form: Format) -> str:
     return read_options().separator or form.separator or ","
 
 
-def guessed_csv_types(sources: Sequence[str], separator: str, options: Mapping[str, Any]) -> "dict[str, pl.DataType]":
+def guessed_csv_types(sources: Sequence[str], separator: str, options: Mapping[str, Any]) -> dict[str, pl.DataType]:
     """Return the type of each column, as the first rows suggest it."""
-    import polars as pl
-
     guessed = pl.scan_csv(
         list(sources), separator=separator, infer_schema_length=ROWS_TO_GUESS_TYPES_FROM, **options
     ).collect_schema()
@@ -40,30 +37,26 @@ def plain_name(name: str) -> str:
     return name.replace('""', '"')
 
 
-def with_plain_names(frame: "pl.LazyFrame") -> "pl.LazyFrame":
+def with_plain_names(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Return the table with the names of its columns as they are meant."""
     doubled = [name for name in frame.collect_schema().names() if plain_name(name) != name]
     return frame.rename({name: plain_name(name) for name in doubled}) if doubled else frame
 
 
-def canonical_csv_text(column: "pl.Expr") -> "pl.Expr":
+def canonical_csv_text(column: pl.Expr) -> pl.Expr:
     """Return the canonical text of a field that is read from CSV.
 
     A CSV file has no types, so a value is what a typed file would have for it. The text stays as it is (007, 1e5, 1.10,
     0x1F) but for two things: pandas writes whole numbers beside missing ones with ".0", so 7.0 is 7, and -0 and -0.0
     are 0; True and False are true and false. A text column of a typed file keeps its text.
     """
-    import polars as pl
-
     string = column.str.replace(r"^(-?(?:0|[1-9]\d*))\.0$", "${1}")
     zero = pl.when(column.is_in(["-0", "-0.0"])).then(pl.lit("0")).otherwise(string)
     return zero.replace({"True": "true", "False": "false"})
 
 
-def typed_csv_text(column: "pl.Expr", kind: "pl.DataType") -> "pl.Expr":
+def typed_csv_text(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
     """Return strings of a CSV file as what they are in a type; an empty one is missing."""
-    import polars as pl
-
     if kind == pl.Boolean:
         flags = {"true": True, "false": False, "": None}
         return column.str.to_lowercase().replace_strict(flags, return_dtype=pl.Boolean)
@@ -72,7 +65,7 @@ def typed_csv_text(column: "pl.Expr", kind: "pl.DataType") -> "pl.Expr":
     return pl.when(column != "").then(column).cast(kind)
 
 
-def types_of_texts(frame: "pl.LazyFrame", names: Sequence[str]) -> "dict[str, pl.DataType]":
+def types_of_texts(frame: pl.LazyFrame, names: Sequence[str]) -> dict[str, pl.DataType]:
     """Return the columns of a table of strings that are whole numbers, numbers or flags in every row, with their type.
 
     As where types are guessed, the first rows propose a type; here every row has to agree. Numbers that would not
@@ -83,8 +76,6 @@ def types_of_texts(frame: "pl.LazyFrame", names: Sequence[str]) -> "dict[str, pl
     frame : a table whose columns are strings.
     names : the columns to look at.
     """
-    import polars as pl
-
     schema = frame.collect_schema()
     strings = {name: ("whole", "number", "flag") for name in names if schema[name] == pl.String}
     first = _common_kinds(frame.head(ROWS_TO_GUESS_TYPES_FROM), strings)
@@ -94,7 +85,7 @@ def types_of_texts(frame: "pl.LazyFrame", names: Sequence[str]) -> "dict[str, pl
     return {name: types[kind] for name, kind in result.items()}
 
 
-def _common_kinds(frame: "pl.LazyFrame", kinds: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def _common_kinds(frame: pl.LazyFrame, kinds: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Return the first of the kinds given for each column that all its values are of; nothing for one without."""
     names = frame.collect_schema().names()
     checks = {
@@ -112,10 +103,8 @@ def _common_kinds(frame: "pl.LazyFrame", kinds: Mapping[str, Sequence[str]]) -> 
 _MOST_DIGITS_OF_A_FLOAT = 1e15
 
 
-def _all_of_kind(index: int, kind: str) -> "pl.Expr":
+def _all_of_kind(index: int, kind: str) -> pl.Expr:
     """Return whether all strings of a column that are not empty, and at least one, are of a kind."""
-    import polars as pl
-
     string = pl.nth(index).filter(pl.nth(index) != "")
     if kind == "flag":
         return (string.len() > 0) & string.str.to_lowercase().is_in(["true", "false"]).all()
@@ -177,10 +166,8 @@ def is_empty_line(path: Location, separator: str, row: int) -> bool:
     return next(islice(_lines(path, separator), row + 1, None), None) == []
 
 
-def lines_of(path: Location, separator: str = "\x1f") -> "pl.LazyFrame":
+def lines_of(path: Location, separator: str = "\x1f") -> pl.LazyFrame:
     """Return a file as one column of strings, a line each; no line has the separator in it."""
-    import polars as pl
-
     return pl.scan_csv(
         fspath(path),
         separator=separator,
@@ -202,10 +189,8 @@ class ShortRows:
         self._separator = separator
         self._lock = threading.Lock()
 
-    def check(self, columns: "Iterable[pl.Series]") -> None:
+    def check(self, columns: Iterable[pl.Series]) -> None:
         """Refuse a short row of any file, if a value of these columns is missing."""
-        import polars as pl
-
         if not self._paths or not any(column.null_count() for column in columns):
             return
         with self._lock:
@@ -228,8 +213,6 @@ class ShortRows:
 
     def _may_have_short_rows(self, path: Path, width: int) -> bool:
         """Tell whether a line has too few separators, or a quoted value goes on in the next line."""
-        import polars as pl
-
         # No line has the character that separates columns here: each line is one text.
         none = "\x1e" if self._separator == "\x1f" else "\x1f"
         lines = lines_of(path, none)

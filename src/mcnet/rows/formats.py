@@ -15,7 +15,9 @@ from importlib.util import find_spec
 from itertools import combinations
 from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from mcnet._shared.messages import need_extra
 from mcnet.errors import InputError
@@ -48,9 +50,6 @@ from mcnet.rows.locations import (
 )
 from mcnet.rows.periods import TIMESTAMP
 
-if TYPE_CHECKING:
-    import polars as pl
-
 
 @dataclass(frozen=True)
 class Columns:
@@ -61,16 +60,18 @@ class Columns:
     numbers, texts : columns of numbers, and of fields.
     periods : those fields that are cut to periods, so that any string of a timestamp will do.
     all_kept : whether all other columns are kept, too.
+    typed : whether the other columns of CSV files get a guessed type.
     """
 
     numbers: Sequence[str] = ()
     texts: Sequence[str] = ()
     periods: Collection[str] = ()
     all_kept: bool = False
+    typed: bool = True
 
 
 def check_folder_columns(
-    paths: Sequence[Location], form: Format, partitions: "Mapping[str, pl.DataType]", columns: Columns
+    paths: Sequence[Location], form: Format, partitions: Mapping[str, pl.DataType], columns: Columns
 ) -> None:
     """Refuse what a folder such as hour=7 and the files in it say differently, and a number that both of them have."""
     asked = _columns_of_condition()
@@ -95,7 +96,7 @@ def check_folder_columns(
                 )
 
 
-def _without_folders(path: Location, form: Format) -> "pl.LazyFrame":
+def _without_folders(path: Location, form: Format) -> pl.LazyFrame:
     """Return a file without the columns of its folders; CSV as texts."""
     options = source_options([path])
     if form.is_csv:
@@ -109,8 +110,6 @@ def _without_folders(path: Location, form: Format) -> "pl.LazyFrame":
 
 def _scan(form: Format) -> Any:
     """Return the function of Polars that opens files of a format."""
-    import polars as pl
-
     return getattr(pl, f"scan_{form.engine}")
 
 
@@ -121,7 +120,7 @@ def _same_value(text: str | None, folder: str | None) -> bool:
     return text == folder or (is_whole(text) and is_whole(folder) and int(text) == int(folder))
 
 
-def _filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" = None) -> "pl.LazyFrame":
+def _filtered(frame: pl.LazyFrame, types: Mapping[str, pl.DataType] | None = None) -> pl.LazyFrame:
     """Return the rows that meet the condition in SQL, if there is one.
 
     Parameters
@@ -129,8 +128,6 @@ def _filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" =
     frame : the rows.
     types : columns that are texts here, and of another type for the condition.
     """
-    import polars as pl
-
     where = read_options().where
     if where is None:
         return frame
@@ -155,9 +152,7 @@ def _filtered(frame: "pl.LazyFrame", types: "Mapping[str, pl.DataType] | None" =
     return kept.select(pl.nth(range(len(names))))
 
 
-def open_format(
-    form: Format, paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns, *, typed: bool
-) -> "pl.LazyFrame":
+def open_format(form: Format, paths: Locations, partitions: dict[str, pl.DataType], columns: Columns) -> pl.LazyFrame:
     """Return files of one format as one table, without the rows that do not meet the condition, if there is one.
 
     Parameters
@@ -166,10 +161,9 @@ def open_format(
     paths : the files.
     partitions : the columns that their folders stand for, and their types.
     columns : which columns are read, and what for.
-    typed : whether the other columns of CSV files get a guessed type.
     """
     if form.is_csv:
-        return _open_csv(paths, partitions, csv_separator(form), columns, typed)
+        return _open_csv(paths, partitions, csv_separator(form), columns)
     if form.layout == "lines":
         return _filtered(_open_jsonl(paths, partitions, columns))
     if form.layout == "lake":
@@ -177,13 +171,9 @@ def open_format(
     return _filtered(_open_tables(paths, partitions, form, columns))
 
 
-def _open_csv(
-    paths: Locations, partitions: "dict[str, pl.DataType]", separator: str, columns: Columns, typed: bool
-) -> "pl.LazyFrame":
+def _open_csv(paths: Locations, partitions: dict[str, pl.DataType], separator: str, columns: Columns) -> pl.LazyFrame:
     """Return CSV files as one table; the condition on the rows sees the types that the first rows suggest."""
-    import polars as pl
-
-    numbers, texts = columns.numbers, columns.texts
+    numbers, texts, typed = columns.numbers, columns.texts, columns.typed
     refuse_other_headers(paths, separator)
     options = source_options(paths)
     types = guessed_csv_types(list(map(fspath, paths)), separator, options) if typed or read_options().where else {}
@@ -209,9 +199,8 @@ def _open_csv(
     return _filtered(frame.with_columns(canonical), guessed)
 
 
-def _open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", columns: Columns) -> "pl.LazyFrame":
+def _open_jsonl(paths: Locations, partitions: dict[str, pl.DataType], columns: Columns) -> pl.LazyFrame:
     """Return files of lines of JSON as one table."""
-    import polars as pl
 
     def scan(files: Sequence[Location], types: Mapping[str, pl.DataType] | None = None) -> pl.LazyFrame:
         return _scan_ndjson(files, infer_schema_length=ROWS_TO_GUESS_TYPES_FROM, schema_overrides=types)
@@ -236,16 +225,14 @@ def _open_jsonl(paths: Locations, partitions: "dict[str, pl.DataType]", columns:
     )
 
 
-def _scan_ndjson(paths: Sequence[Location], **options: Any) -> "pl.LazyFrame":
-    import polars as pl
-
+def _scan_ndjson(paths: Sequence[Location], **options: Any) -> pl.LazyFrame:
     stored = {name: value for name, value in source_options(paths).items() if name != "glob"}
     # Polars takes names with a * or a ? for patterns here.
     sources = [glob.escape(fspath(path)) if isinstance(path, Path) else fspath(path) for path in paths]
     return pl.scan_ndjson(sources, **options, **stored)
 
 
-def _open_lake(paths: Locations, form: Format, columns: Columns) -> "pl.LazyFrame":
+def _open_lake(paths: Locations, form: Format, columns: Columns) -> pl.LazyFrame:
     """Return tables of Delta Lake or Apache Iceberg as one table."""
     need_extra(form.kind, f"a table of {form.name}")
     if form.kind == "iceberg" and find_spec("polars_iceberg") is None:
@@ -256,9 +243,7 @@ def _open_lake(paths: Locations, form: Format, columns: Columns) -> "pl.LazyFram
     return frames[0] if len(frames) == 1 else _one_table(paths, frames, columns)
 
 
-def _open_tables(
-    paths: Locations, partitions: "dict[str, pl.DataType]", form: Format, columns: Columns
-) -> "pl.LazyFrame":
+def _open_tables(paths: Locations, partitions: dict[str, pl.DataType], form: Format, columns: Columns) -> pl.LazyFrame:
     """Return Parquet or Arrow files as one table; where files disagree on the type of a field, as canonical texts."""
     options = source_options(paths) | {"try_parse_hive_dates": False}
     options |= {"hive_schema": partitions} if partitions else {}
@@ -276,10 +261,8 @@ def _open_tables(
     return frame
 
 
-def _one_table(paths: Sequence[Location], frames: "Sequence[pl.LazyFrame]", columns: Columns) -> "pl.LazyFrame":
+def _one_table(paths: Sequence[Location], frames: Sequence[pl.LazyFrame], columns: Columns) -> pl.LazyFrame:
     """Return tables whose columns or types differ as one: of the columns that all of them have."""
-    import polars as pl
-
     schemas = [frame.collect_schema() for frame in frames]
     names = _names_in_all(paths, schemas, columns)
     mixed = [name for name in columns.texts if name in names and len({schema[name] for schema in schemas}) > 1]
@@ -313,7 +296,7 @@ def _one_table(paths: Sequence[Location], frames: "Sequence[pl.LazyFrame]", colu
     return pl.concat(parts, how="vertical_relaxed")
 
 
-def _names_in_all(paths: Sequence[Location], schemas: "Sequence[pl.Schema]", columns: Columns) -> list[str]:
+def _names_in_all(paths: Sequence[Location], schemas: Sequence[pl.Schema], columns: Columns) -> list[str]:
     """Return the columns to read of files that differ in them; refuse files that lack one of these."""
 
     common = [name for name in schemas[0] if all(name in schema for schema in schemas)]
@@ -332,8 +315,6 @@ def _names_in_all(paths: Sequence[Location], schemas: "Sequence[pl.Schema]", col
 
 def _columns_of_condition() -> set[str]:
     """Return the columns that the condition on the rows, if there is one, asks for."""
-    import polars as pl
-
     where = read_options().where
     try:
         return set() if where is None else set(pl.sql_expr(where).meta.root_names())
@@ -341,9 +322,7 @@ def _columns_of_condition() -> set[str]:
         raise unusable_condition(str(where), error) from None
 
 
-def _has_common_type(kinds: "Collection[pl.DataType]") -> bool:
-    import polars as pl
-
+def _has_common_type(kinds: Collection[pl.DataType]) -> bool:
     if len({kind.is_nested() for kind in kinds}) > 1:
         return False
     try:
@@ -361,7 +340,7 @@ _SAME_TEXTS = [{"timestamp", "day"}, *({"text", kind} for kind in ("number", "fl
 class _MixedField:
     """A field that has different types in different files, as its canonical texts."""
 
-    def __init__(self, name: str, paths: Sequence[Location], types: "Sequence[pl.DataType]") -> None:
+    def __init__(self, name: str, paths: Sequence[Location], types: Sequence[pl.DataType]) -> None:
         self.name, self.paths, self.types = name, paths, types
         self.kinds = [_kind_of_values(kind) for kind in types]
 
@@ -375,7 +354,7 @@ class _MixedField:
                     "type in all files"
                 )
 
-    def strings(self, file: int, values: "pl.Series") -> "pl.Series":
+    def strings(self, file: int, values: pl.Series) -> pl.Series:
         """Return values of a file as canonical texts; refuse a text that is another one where the column is typed."""
         strings: pl.Series = canonical_texts(values)
         if self.kinds[file] == "text":
@@ -404,7 +383,7 @@ class _MixedJson:
         self._lock = threading.Lock()
         self._typed: dict[str, str] | None = None
 
-    def checked(self, texts: "pl.Series") -> "pl.Series":
+    def checked(self, texts: pl.Series) -> pl.Series:
         """Return the strings; refuse one that is another value where the field is not a string."""
         for string in texts.drop_nulls().unique(maintain_order=True):
             for kind in ("number", "flag"):
@@ -422,8 +401,6 @@ class _MixedJson:
 
     def _first_lines(self) -> dict[str, str]:
         """Return the first line that has the field as a number, and the first that has it as a boolean, in words."""
-        import polars as pl
-
         result: dict[str, str] = {}
         keys = {re.escape(json.dumps(self._name, ensure_ascii=ascii_only)) for ascii_only in (True, False)}
         pattern = rf"(?:{'|'.join(sorted(keys))})\s*:\s*[-0-9tf]"
@@ -441,10 +418,8 @@ class _MixedJson:
         return result
 
 
-def _kind_of_values(kind: "pl.DataType") -> str | None:
+def _kind_of_values(kind: pl.DataType) -> str | None:
     """Return what the values of a type are; None for a column without values."""
-    import polars as pl
-
     if kind == pl.Null:
         return None
     if kind in (pl.String, pl.Categorical, pl.Enum, pl.Binary):
@@ -471,8 +446,6 @@ def _typed_text(text: str, kind: str | None) -> str | None:
     return None
 
 
-def column_at(names: Sequence[str], name: str) -> "pl.Expr":
+def column_at(names: Sequence[str], name: str) -> pl.Expr:
     """Return the expression of a column by its index: Polars takes names like `^x$` and `*` for patterns."""
-    import polars as pl
-
     return pl.nth(names.index(name))

@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from mcnet._shared.files import is_disk_full, is_url, local_path
 from mcnet._shared.messages import first_line, warn
@@ -33,9 +35,6 @@ from mcnet.rows.locations import (
     read_with,
     standard_input,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -145,7 +144,7 @@ def open_log(
     periods: Collection[str] = (),
     typed: bool = True,
     all_kept: bool = False,
-) -> "pl.LazyFrame":
+) -> pl.LazyFrame:
     """Return log files as one lazy table.
 
     Every command reads logs through this function, so that a field value means the same in each of them.
@@ -161,8 +160,7 @@ def open_log(
     all_kept : whether every column is needed; if not, columns that some files lack are left out.
     """
     paths = expand_paths(files)
-    options: dict[str, Any] = {"numbers": numbers, "texts": texts, "periods": periods, "all_kept": all_kept}
-    columns = Columns(**options)
+    columns = Columns(numbers, texts, periods, all_kept, typed)
     formats = {form.kind: form for form in map(file_format, paths)}
     if len(formats) > 1:
         raise InputError(f"files of different formats ({', '.join(sorted(formats))}); read one format at a time")
@@ -172,9 +170,7 @@ def open_log(
     partitions = partition_types(named) if len(named) == len(paths) else {}
     if len(named) < len(paths) and len({tuple(partition_values(path).items()) for path in paths}) > 1:
         # Folders and globs of an object store, each below folders of its own.
-        import polars as pl
-
-        apart = [open_log(Locations([path]), typed=typed, **options) for path in paths]
+        apart = [open_log(Locations([path]), **vars(columns)) for path in paths]
         return pl.concat(apart, how="vertical_relaxed")
     if form.layout == "lines":
         _warn_of_folders_without_columns([path for path in paths if path not in named])
@@ -183,7 +179,7 @@ def open_log(
             paths = Locations(prune(paths, partitions, where))
         if partitions:
             check_folder_columns(paths, form, partitions, columns)
-        return open_format(form, paths, partitions, columns, typed=typed)
+        return open_format(form, paths, partitions, columns)
 
 
 def _warn_of_folders_without_columns(paths: Sequence[Location]) -> None:
@@ -236,8 +232,6 @@ def readable(source: str, paths: Sequence[Location] = (), columns: Sequence[str]
     paths : the files; of several, the one that cannot be read is named.
     columns : the columns that are read; all, if not given.
     """
-    import polars as pl
-
     try:
         yield
     except InputError as error:
@@ -260,8 +254,6 @@ def readable(source: str, paths: Sequence[Location] = (), columns: Sequence[str]
 
 def _refuse_unreadable(paths: Sequence[Location], columns: Sequence[str] | None) -> None:
     """Raise the error of the first file that cannot be read on its own: by its beginning and end, or by its rows."""
-    import polars as pl
-
     for whole in (False, True):
         for path in paths:
             try:
@@ -278,7 +270,7 @@ def _refuse_unreadable(paths: Sequence[Location], columns: Sequence[str] | None)
                 continue  # a file may be read differently from all files together
 
 
-def require_columns(frame: "pl.LazyFrame", columns: Sequence[str], *, source: str) -> None:
+def require_columns(frame: pl.LazyFrame, columns: Sequence[str], *, source: str) -> None:
     """Refuse a log that lacks a column."""
     with readable(source):
         known = frame.collect_schema().names()
@@ -292,13 +284,13 @@ def require_columns(frame: "pl.LazyFrame", columns: Sequence[str], *, source: st
 
 
 def batches(
-    frame: "pl.LazyFrame",
+    frame: pl.LazyFrame,
     columns: Sequence[str],
     *,
     source: str,
     paths: Sequence[Location] = (),
     progress: Callable[[int], Any] | None = None,
-) -> Iterator["pl.DataFrame"]:
+) -> Iterator[pl.DataFrame]:
     """Yield the columns in batches, in the order of the rows; call `progress` with the size of each batch."""
     require_columns(frame, columns, source=source)
     names = frame.collect_schema().names()
@@ -335,8 +327,6 @@ def describe_row_in(paths: Sequence[Location]) -> DescribeRow:
     def describe(row: int) -> RowName:
         if len(paths) == 1:
             return RowName(f"row {row}{counted}{empty(paths[0], row)}", row, os.fspath(paths[0]))
-        import polars as pl
-
         left = row
         try:
             with read_with(storage_options=options.storage_options, separator=options.separator, where=options.where):

@@ -5,9 +5,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, IntArray, ScoreType
 from mcnet.errors import FileFormatError, InputError
@@ -48,9 +49,6 @@ from mcnet.sketch.query_rows import (
 )
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import problem_of_cells
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # A sketch as one SQL query: the engine that has the rows groups them, to the same bits as `scan`.
 
@@ -459,9 +457,7 @@ def fetched_columns(table: Any) -> Mapping[str, Any]:
     )
 
 
-def _from_file(path: str | PathLike[str]) -> "dict[str, pl.Series]":
-    import polars as pl
-
+def _from_file(path: str | PathLike[str]) -> dict[str, pl.Series]:
     with unchanged_files(expand_paths(path)), readable(source_name(path)):
         opened = open_log(path, typed=False)
         kinds = opened.collect_schema()

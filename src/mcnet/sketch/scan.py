@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.messages import warn
@@ -45,10 +47,6 @@ from mcnet.sketch.build import (
 )
 from mcnet.sketch.sketch import DIGEST_BYTES, Sketch
 from mcnet.sketch.sketch_file import is_sketch_file, load_sketch
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 _SAMPLED_BYTES = 1 << 16
 """Of a file, the first and the last bytes are read for its digest, and its size."""
@@ -245,7 +243,7 @@ def _file_digest(path: Path, where: str | None) -> str:
 
 
 def _batches(
-    frame: "pl.LazyFrame",
+    frame: pl.LazyFrame,
     spec: RowSpec,
     origin: Origin,
     progress: Callable[[int], Any] | None,
@@ -281,8 +279,6 @@ def _columns(table: Any, spec: RowSpec, first_row: int = 0, origin: Origin = _IN
         if derivation(name) is not None:
             values[name] = derived_column(name, values[name], spec.edges.get(name), describe_row=describe_row)
     if spec.every:
-        import polars as pl
-
         for name, every in spec.every.items():
             values[name] = cut_to_periods(pl.Series(name, table[name]), every, describe_row=describe_row)
     names = (spec.score, spec.label, spec.weight, spec.fold_column)
@@ -340,10 +336,8 @@ def has_column(paths: Locations, name: str) -> bool:
         return name in open_log(paths).collect_schema()
 
 
-def columns_of(paths: Locations, name: str) -> Iterator["pl.Series"]:
+def columns_of(paths: Locations, name: str) -> Iterator[pl.Series]:
     """Yield a column of logs, some rows at a time, or the values of a field of saved sketches."""
-    import polars as pl
-
     if are_sketches(paths):
         for path in paths:
             yield pl.Series(name, load_sketch(path).only(name).contexts.values[0], dtype=pl.String)
