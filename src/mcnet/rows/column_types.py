@@ -19,19 +19,19 @@ class ColumnTypes:
     boolean: str
     decimal: str
     double: str
-    single: str | None
-    timestamp: str | None
-    """Whether the values are dates and clock times without a time zone, or dates that a cast does not write as ISO."""
-    zoned_timestamp: str | None
+    zoned_timestamp: str
     as_double: str
     """A double as it is, in an expression that the engine takes for columns of every type."""
-    single_as_double: str | None
-    timestamp_string: str | None
-    """A timestamp as 2026-11-16 07:00:00, with a fraction after a point if there is one."""
-    utc_string: str | None
-    """The same of a timestamp with a time zone, as clocks in UTC show it."""
     failure: str
     """An expression that ends the query; {} is the message, which depends on the row."""
+    single: str | None = None
+    single_as_double: str | None = None
+    timestamp: str | None = None
+    """Whether the values are dates and clock times without a time zone, or dates that a cast does not write as ISO."""
+    timestamp_string: str | None = None
+    """A timestamp as 2026-11-16 07:00:00, with a fraction after a point if there is one."""
+    utc_string: str | None = None
+    """The same of a timestamp with a time zone, as clocks in UTC show it."""
     infinity: str = "inf"
     """The string that is cast to the largest double of all."""
     decimal_string: str | None = None
@@ -164,11 +164,9 @@ COLUMN_TYPES = {
         boolean="FORMAT('%T', {}) IN ('true', 'false')",
         decimal="REGEXP_CONTAINS(FORMAT('%T', {}), '^(BIG)?NUMERIC ')",
         double="REGEXP_CONTAINS(FORMAT('%T', {}), '^-?[0-9]+[.e]|^CAST')",
-        single=None,
         timestamp="STARTS_WITH(FORMAT('%T', {}), 'DATETIME ')",
         zoned_timestamp="STARTS_WITH(FORMAT('%T', {}), 'TIMESTAMP ')",
         as_double=_VIA_STRING.format(string="STRING", double="FLOAT64"),
-        single_as_double=None,
         timestamp_string="CAST({} AS STRING)",
         utc_string="CAST(DATETIME(CAST(CAST({} AS STRING) AS TIMESTAMP), 'UTC') AS STRING)",
         failure="ERROR({})",
@@ -180,12 +178,10 @@ COLUMN_TYPES = {
         boolean="SYSTEM$TYPEOF({}) LIKE 'BOOLEAN[%'",
         decimal="SYSTEM$TYPEOF({}) LIKE 'NUMBER(%'",
         double="SYSTEM$TYPEOF({}) LIKE 'FLOAT[%'",
-        single=None,
         # How a date is written depends on the session's DATE_OUTPUT_FORMAT.
         timestamp="(SYSTEM$TYPEOF({0}) LIKE 'TIMESTAMP_NTZ(%' OR SYSTEM$TYPEOF({0}) LIKE 'DATE[%')",
         zoned_timestamp="(SYSTEM$TYPEOF({0}) LIKE 'TIMESTAMP_LTZ(%' OR SYSTEM$TYPEOF({0}) LIKE 'TIMESTAMP_TZ(%')",
         as_double="AS_DOUBLE(TO_VARIANT({}))",  # the string of a double does not have all of its digits
-        single_as_double=None,
         timestamp_string=_SNOWFLAKE_TIMESTAMP.format("CAST(TO_VARIANT({}) AS TIMESTAMP_NTZ)"),
         utc_string=_SNOWFLAKE_TIMESTAMP.format("CONVERT_TIMEZONE('UTC', CAST(TO_VARIANT({}) AS TIMESTAMP_TZ))"),
         failure="CAST(CAST({} AS INTEGER) AS VARCHAR)",
@@ -221,12 +217,8 @@ COLUMN_TYPES = {
         boolean="match(toTypeName({}), '^(LowCardinality[(])?(Nullable[(])?Bool')",
         decimal="match(toTypeName({}), '^(LowCardinality[(])?(Nullable[(])?Decimal')",
         double="match(toTypeName({}), '^(LowCardinality[(])?(Nullable[(])?B?Float')",
-        single=None,
-        timestamp=None,
         zoned_timestamp="match(toTypeName({}), '^(LowCardinality[(])?(Nullable[(])?DateTime')",
         as_double="accurateCastOrNull({}, 'Float64')",
-        single_as_double=None,
-        timestamp_string=None,
         utc_string="CAST(accurateCastOrNull({}, 'DateTime64(6, ''UTC'')') AS Nullable(String))",
         failure="toString(toInt32({}))",
     ),
@@ -245,7 +237,6 @@ COLUMN_TYPES = {
         as_double=_VIA_STRING.format(string="VARCHAR", double="DOUBLE"),
         single_as_double=_VIA_SINGLE.format(string="VARCHAR", single="REAL", double="DOUBLE"),
         timestamp_string="CAST({} AS VARCHAR)",
-        utc_string=None,
         failure="CAST(fail({}) AS VARCHAR)",
         infinity="Infinity",
     ),

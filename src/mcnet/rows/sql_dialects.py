@@ -3,13 +3,11 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.rows.column_types import COLUMN_TYPES
-
-if TYPE_CHECKING:
-    from mcnet.rows.fields import Edges
+from mcnet.rows.derived import bin_texts
+from mcnet.rows.fields import CLOCK, HOURS, WEEKDAYS, Edges, derivation
 
 # How engines quote: a text or a name that means exactly what it says, whatever is in it.
 
@@ -118,16 +116,14 @@ class Dialect:
         """
         local = f"CAST({column} AS {self.timestamp_type})"
         if zoned is None and self.zoned_type is not None:
-            has_zone = COLUMN_TYPES[self.name].zoned_timestamp
-            assert has_zone is not None
-            conditions = [has_zone.format(column)]
+            conditions = [COLUMN_TYPES[self.name].zoned_timestamp.format(column)]
             if self.string_with_zone is not None:
                 conditions.append(self.string_with_zone.format(column))
             in_utc = self.in_utc.format(f"CAST({column} AS {self.zoned_type})")
             return f"CASE WHEN {' OR '.join(conditions)} THEN {in_utc} ELSE {local} END"
         return self.in_utc.format(column) if zoned else local
 
-    def derived(self, name: str, column: str, edges: "Edges | None", zoned: bool | None) -> str:
+    def derived(self, name: str, column: str, edges: Edges | None, zoned: bool | None) -> str:
         """Return the value of a derived field (`mcnet.rows.derived`) as a string.
 
         Parameters
@@ -137,9 +133,6 @@ class Dialect:
         edges : where a number is cut.
         zoned : whether the timestamps have a time zone; None if it is not known.
         """
-        from mcnet.rows.derived import bin_texts
-        from mcnet.rows.fields import CLOCK, HOURS, WEEKDAYS, derivation
-
         derived = derivation(name)
         assert derived is not None
         if derived[1] in CLOCK:
