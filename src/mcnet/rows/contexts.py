@@ -283,6 +283,12 @@ class Contexts:
             keys = np.add(keys, part, out=keys) if len(keys) else part
         return keys
 
+    def index_of_field(self, name: str) -> int:
+        """Return which of the fields of a sketch has this name; refuse a name that none has."""
+        if name not in self.names:
+            raise InputError(f"the sketch has no field {name!r}; it has {', '.join(self.names) or 'none'}")
+        return self.names.index(name)
+
     def columns(self, codes: NDArray[np.int32]) -> list[FieldColumn]:
         """Return the field columns of rows whose contexts are `codes`."""
         edges = self.edges

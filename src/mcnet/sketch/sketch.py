@@ -17,7 +17,8 @@ from mcnet.errors import InputError
 from mcnet.plots.style import card
 from mcnet.rows.columns import check_value, warn_of_other_order
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.fields import field_columns
+from mcnet.rows.fields import FieldColumn, field_columns
+from mcnet.rows.periods import cut_to_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, ValueKind, check_folds
 from mcnet.sketch.folds import split_cells
 from mcnet.sketch.grid import (
@@ -361,10 +362,7 @@ class Sketch:
         -------
         Sketch : rows of the same score added up.
         """
-        if not self.contexts.names:
-            return self
-        cells = Cells(np.zeros_like(self.context), self.cells.key, self.fold, self.cells.sums).added_up()
-        return replace(self, contexts=Contexts.none(), cells=cells)
+        return self._regrouped([]) if self.contexts.names else self
 
     def only(self, *names: str) -> "Sketch":
         """Return the sketch of the same rows with some fields alone.
@@ -377,9 +375,8 @@ class Sketch:
         -------
         Sketch : rows of the same context added up.
         """
-        from mcnet.sketch.views import keep_fields
-
-        return keep_fields(self, names)
+        columns = self.contexts.columns(self.contexts.all())
+        return self._regrouped([columns[self.contexts.index_of_field(name)] for name in dict.fromkeys(names)])
 
     def in_periods(self, name: str, every: str) -> "Sketch":
         """Return the sketch of the same rows with a field of timestamps cut to periods.
@@ -393,9 +390,18 @@ class Sketch:
         -------
         Sketch : rows of the same period added up.
         """
-        from mcnet.sketch.views import cut_field
+        import polars as pl
 
-        return cut_field(self, name, every)
+        index, columns = self.contexts.index_of_field(name), self.contexts.columns(self.contexts.all())
+        values = cut_to_periods(pl.Series(name, self.contexts.values[index], dtype=pl.String), every)
+        columns[index : index + 1] = field_columns({name: values.gather(columns[index].codes)}, self.contexts.edges)
+        return self._regrouped(columns)
+
+    def _regrouped(self, columns: list[FieldColumn]) -> "Sketch":
+        """Return the same rows under other fields, given as columns with one entry per context."""
+        contexts, order = Contexts.of(columns, len(self.contexts))
+        cells = Cells(order[self.context], self.cells.key, self.fold, self.cells.sums).added_up()
+        return replace(self, contexts=contexts, cells=cells)
 
     def of_context(self, context: int) -> "Sketch":
         """Return the sketch of one context's rows, without fields.

@@ -1,4 +1,4 @@
-"""Sketches from a sketch: other fields, parts of the rows, bins of equal mass."""
+"""Sketches from a sketch: fields and values in another order, parts of the rows, bins of equal mass."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -8,10 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, IntArray, sums_by
-from mcnet.errors import InputError
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.fields import MISSING_LABEL, FieldColumn, field_columns, sort_key
-from mcnet.rows.periods import cut_to_periods
+from mcnet.rows.fields import MISSING_LABEL, sort_key
 from mcnet.sketch.grid import Cells
 from mcnet.sketch.sketch import Sketch
 
@@ -52,32 +50,13 @@ def bin_of(scores: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
     return np.searchsorted(edges, scores, side="right")
 
 
-# The same rows under other fields: fewer of them, other values, periods instead of timestamps.
-
-
-def keep_fields(sketch: Sketch, names: Sequence[str]) -> Sketch:
-    """Return the sketch of the same rows with these fields alone."""
-    require_fields(sketch, names)
-    columns = [c for c in sketch.contexts.columns(sketch.contexts.all()) if c.name in names]
-    columns.sort(key=lambda column: names.index(column.name))
-    return _regrouped(sketch, columns)
+# The same rows with fields or values in another order.
 
 
 def in_field_order(sketch: Sketch, names: Sequence[str]) -> Sketch:
     """Return the same rows with the fields in this order; a sketch that has other fields stays as it is."""
     own = sketch.contexts.names
-    return keep_fields(sketch, names) if own != tuple(names) and sorted(own) == sorted(names) else sketch
-
-
-def cut_field(sketch: Sketch, name: str, every: str) -> Sketch:
-    """Return the sketch of the same rows with a field of timestamps cut to periods."""
-    import polars as pl
-
-    require_fields(sketch, [name])
-    index, columns = sketch.contexts.names.index(name), sketch.contexts.columns(sketch.contexts.all())
-    values = cut_to_periods(pl.Series(name, sketch.contexts.values[index], dtype=pl.String), every)
-    columns[index : index + 1] = field_columns({name: values.gather(columns[index].codes)}, sketch.contexts.edges)
-    return _regrouped(sketch, columns)
+    return sketch.only(*names) if own != tuple(names) and sorted(own) == sorted(names) else sketch
 
 
 def value_order_of(contexts: Contexts, sketch: Sketch) -> Sketch:
@@ -90,21 +69,6 @@ def value_order_of(contexts: Contexts, sketch: Sketch) -> Sketch:
         table.append(np.array([index[value] for value in known], dtype=np.int32)[sketch.contexts.table[:, which]])
     stacked = np.column_stack(table) if table else sketch.contexts.table
     return replace(sketch, contexts=replace(sketch.contexts, values=tuple(values), table=stacked))
-
-
-def require_fields(sketch: Sketch, names: Sequence[str]) -> None:
-    """Refuse fields that a sketch does not have."""
-    known = sketch.contexts.names
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise InputError(f"the sketch has no field {unknown[0]!r}; it has {', '.join(known) or 'none'}")
-
-
-def _regrouped(sketch: Sketch, columns: list[FieldColumn]) -> Sketch:
-    """Return the same rows under other fields, given as columns with one entry per context."""
-    contexts, order = Contexts.of(columns, len(sketch.contexts))
-    cells = Cells(order[sketch.context], sketch.cells.key, sketch.fold, sketch.cells.sums).added_up()
-    return replace(sketch, contexts=contexts, cells=cells)
 
 
 # Split a sketch: by the values of a field, or into what a fit sees and what is held back from it.
@@ -128,8 +92,7 @@ def sketches_by(sketch: Sketch, name: str) -> dict[str, Sketch]:
     >>> {day: part.total_weight for day, part in sketches_by(sketch, "day").items()}
     {'mon': 1.0, 'tue': 1.0}
     """
-    require_fields(sketch, [name])
-    index = sketch.contexts.names.index(name)
+    index = sketch.contexts.index_of_field(name)
     codes = sketch.contexts.table[sketch.context, index]
     others = [other for other in sketch.contexts.names if other != name]
     parts, weight, counted, total = {}, 0.0, 0, float(sketch.cells.sums[:, 0].sum())
