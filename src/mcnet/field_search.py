@@ -523,7 +523,7 @@ class _Search:
             usable = [one for one in rest if one.warning is None]
             best: tuple[FieldGain, FloatArray, Any] | None = None
             for one in sorted(usable, key=lambda one: -(one.added or 0.0))[: _TRIED_FIRST if first else _TRIED_EXACTLY]:
-                self.progress(f"{' + '.join([*(c.name for c in self.chosen), one.name])}")
+                self.progress(" + ".join(each.name for each in (*self.chosen, one)))
                 new, made = self.rows.held_back([*self.chosen, one])
                 one.added, one.low, one.high = self._interval(loss - new, tried)
                 if first:

@@ -325,14 +325,11 @@ class _Result:
 
     def __init__(self, table: Any) -> None:
         self._columns = fetched_columns(table)
-        self._names = {name.lower(): name for name in self._columns if name.lower().startswith("mcnet_")}
+        self._names = {name.lower(): name for name in self._columns}  # some engines fold names to one case
 
     def __getitem__(self, name: str) -> Any:
-        column = self._names.get(name, name)
-        if column not in self._columns:
-            # Engines that fold names to one case.
-            column = next((known for known in self._columns if known.lower() == name.lower()), name)
-        if column not in self._columns:
+        column = name if name in self._columns else self._names.get(name.lower())
+        if column is None:
             known = ", ".join(self._columns)
             raise InputError(f"the result has no column {name!r}; it has {known}: run the query of mcnet.sketch_query")
         return self._columns[column]

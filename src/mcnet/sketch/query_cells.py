@@ -90,14 +90,12 @@ def edge_list_table(grid: LogitGrid, dialect: Dialect) -> list[str]:
     `edges` are the lower edges of cells, `units` the position units per unit of score inside them.
     """
     array = dialect.sorted_array or ""
-    columns = [
-        f"{array.format(key='low', value=value)} AS {name}"
-        for value, name in {"low": "edges", "units": "units"}.items()
-    ]
-    units = f"{dialect.number(POSITION_UNITS)} / (high - low)"
+    edges, units = (array.format(key="low", value=value) for value in ("low", "units"))
+    each = f"{dialect.number(POSITION_UNITS)} / (high - low)"
     return [
         *_edge_tables(grid, dialect, {"low": 1, "high": 2}),
-        f"{EDGE_LIST} AS (SELECT {', '.join(columns)}\n  FROM (SELECT low, {units} AS units FROM mcnet__edges) AS t)",
+        f"{EDGE_LIST} AS (SELECT {edges} AS edges, {units} AS units\n"
+        f"  FROM (SELECT low, {each} AS units FROM mcnet__edges) AS t)",
     ]
 
 
