@@ -411,9 +411,8 @@ def search(
     needed = [*spec.numbers, *([] if time is None else [time])]
     sample = RowSample(MOST_ROWS)
     drop_missing = spec.drop_missing or read_options().drop_missing
-    complete = [name for name in spec.numbers if name != spec.value_per_positive]  # which negatives need not have
     for table in _tables(rows, spec, needed):
-        batch = table[complete_rows(table, complete)] if drop_missing else table
+        batch = table[complete_rows(table, spec)] if drop_missing else table
         sample.most = min(MOST_ROWS, _MOST_CELLS // len(batch.columns))
         sample.add(batch, str(spec.label))
     table, stands = sample.table()

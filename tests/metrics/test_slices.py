@@ -7,6 +7,7 @@ import pytest
 import mcnet
 from mcnet.metrics import slice_sums, slices
 from mcnet.rows.candidates import candidate_fields, sample_rows
+from mcnet.rows.locations import read_with
 
 
 def rows(number=20_000, seed=0, off=None):
@@ -128,6 +129,13 @@ def test_weights_and_dropped_negatives_count():
     kept = table.filter((pl.col("label") == 1) | (pl.int_range(pl.len()) % 4 == 0))
     restored = mcnet.slices(kept, score="score", label="label", negatives_kept=0.25)
     assert restored.worst[0].pcoc == pytest.approx(once.worst[0].pcoc, rel=0.08)
+
+
+def test_infinite_scores_are_left_out_with_missing_ones_if_asked():
+    table = rows(4000).with_columns(score=pl.when(pl.int_range(4000) > 9).then("score").otherwise(float("inf")))
+    with read_with(drop_missing=True) as options:
+        found = mcnet.slices(table, score="score", label="label")
+    assert (found.rows, options.dropped_rows) == (3990, 10)
 
 
 def test_many_values_in_many_columns_stay_bounded(monkeypatch):

@@ -240,3 +240,10 @@ def test_negatives_without_a_value_stay_in_the_search_where_positives_alone_have
     names = {"score": "p", "label": "y", "drop_missing": True, "fields": "auto", "exclude": ["v"]}
     without = mcnet.scan(some, **names).contexts.names
     assert mcnet.scan(some, **names, value_per_positive="v").contexts.names == without
+
+
+def test_infinite_numbers_are_left_out_with_the_missing_ones_as_in_a_sketch(rows):
+    some = rows[:5_000].with_columns(p=pl.when(pl.int_range(5_000) % 9 == 0).then(float("inf")).otherwise(pl.col("p")))
+    whole = some.filter(pl.col("p").is_finite())
+    names = {"score": "p", "label": "y", "fields": "auto"}
+    assert mcnet.scan(some, **names, drop_missing=True).contexts.names == mcnet.scan(whole, **names).contexts.names

@@ -122,7 +122,7 @@ class LogRows:
         fold: IndexArray = assign_folds(first_row, len(frame), FOLDS)
         rows = np.arange(first_row, first_row + len(frame))
         if read_options().drop_missing:
-            kept = complete_rows(frame, spec.numbers)
+            kept = complete_rows(frame, spec)
             frame, fold, rows = frame[kept], fold[kept], rows[kept]
         where: dict[str, Any] = {"describe_row": lambda row: describe(int(rows[row]))}
         if not len(frame):

@@ -13,6 +13,7 @@ from mcnet.rows.columns import row_hashes
 from mcnet.rows.derived import chosen_edges, derived_column
 from mcnet.rows.fields import CLOCK, FieldColumn, field_columns
 from mcnet.rows.periods import parsed_timestamps, timestamps_of
+from mcnet.rows.spec import RowSpec
 
 FEW_WHOLE_NUMBERS = 100
 """A column of whole numbers with more values than this is cut into bins, as other numbers are."""
@@ -83,10 +84,18 @@ def sample_rows(batches: Iterable[pl.DataFrame], rows: int = SAMPLED_ROWS) -> pl
     return pl.concat(kept).rechunk() if kept else pl.DataFrame()
 
 
-def complete_rows(table: pl.DataFrame, names: Iterable[str]) -> IntArray:
-    """Return the indices of the rows that have a number in each of these columns, or something else that is no NaN."""
-    known = [table[name].is_not_null() & ~table[name].cast(pl.Float64, strict=False).is_nan() for name in names]
-    return np.flatnonzero(np.logical_and.reduce([mask.fill_null(True).to_numpy() for mask in known]))
+def complete_rows(table: pl.DataFrame, spec: RowSpec) -> IntArray:
+    """Return the indices of the rows that have all numbers of a spec, as where rows are sketched; infinite is missing.
+
+    Values that positives alone have are not looked at. What is no number at all is refused where it is read.
+    """
+    complete = np.ones(len(table), dtype=np.bool_)
+    for name in spec.numbers:
+        numbers = table[name].cast(pl.Float64, strict=False)
+        logits = name == spec.score and spec.score_type == "logit"  # may be infinite
+        known = table[name].is_not_null() & (numbers.is_not_nan() if logits else numbers.is_finite()).fill_null(True)
+        complete &= known.to_numpy() | (name == spec.value_per_positive)
+    return np.flatnonzero(complete)
 
 
 _CHANCE, _POSITIVE = "mcnet chance", "mcnet positive"
