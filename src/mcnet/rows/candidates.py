@@ -208,7 +208,7 @@ def _cuts(column: pl.Series) -> Iterator[Candidate | str]:
     elif kind.is_numeric() and not _few_whole(known):
         edges = chosen_edges(known.cast(pl.Float64).to_numpy())
         yield Candidate(f"{name}:number", name, edges) if edges else "one value"
-    elif kind == pl.String and _is_key(known):
+    elif kind == pl.String and known.n_unique() > max(_MOST_VALUES_OF_A_SMALL_LOG, len(known) / 2):
         yield "a value per row, as a key has"
     else:
         yield Candidate(name, name)
@@ -220,11 +220,6 @@ def _few_whole(known: pl.Series) -> bool:
         if len(finite) == 0 or not (finite == finite.floor()).all():
             return False
     return known.n_unique() <= FEW_WHOLE_NUMBERS
-
-
-def _is_key(known: pl.Series) -> bool:
-    number = known.n_unique()
-    return number > _MOST_VALUES_OF_A_SMALL_LOG and 2 * number > len(known)
 
 
 def _timestamps(known: pl.Series) -> pl.Series | None:

@@ -280,14 +280,10 @@ def value_text(name: str, edges: Edges | None) -> Callable[[Any], str | None]:
         if type(value) is not float:
             if value is None or (isinstance(value, str) and value in known):
                 return None if value is None else str(value)
-            value = float(as_floats([value], source, describe_row=_one_row)[0])
+            value = float(as_floats([value], source, lambda row: RowName("the request", row))[0])
         return None if value != value else texts[bisect_right(ends, value)]
 
     return cut
-
-
-def _one_row(row: int) -> RowName:
-    return RowName("the request", row)
 
 
 def _clock_text(kind: str, source: str, value: Any) -> str | None:

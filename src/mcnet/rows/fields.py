@@ -381,7 +381,8 @@ def _from_polars(name: str, series: Any) -> FieldColumn:
         if len(series):
             return _from_keys(name, physical.to_numpy(), lambda rows: series.gather(rows).cast(pl.String).to_list())
         return _from_objects(name, [])
-    if series.dtype.is_float() or (_numpy_has(series.dtype) and not series.null_count()):
+    in_numpy = series.dtype == pl.Boolean or (series.dtype.is_integer() and "128" not in str(series.dtype))
+    if series.dtype.is_float() or (in_numpy and not series.null_count()):
         return _from_numpy(name, series.to_numpy())  # a missing fraction is NaN there
     keys = _whole_keys(series)
     if keys is None and series.dtype.is_decimal():
@@ -392,11 +393,6 @@ def _from_polars(name: str, series: Any) -> FieldColumn:
     if keys is None:
         return _from_objects(name, _python_values(name, series))
     return _from_keys(name, keys, lambda rows: _python_values(name, series.gather(rows)))
-
-
-def _numpy_has(kind: Any) -> bool:
-    """Tell whether NumPy has a type of whole numbers or booleans of Polars."""
-    return (kind.is_integer() and "128" not in str(kind)) or str(kind) == "Boolean"
 
 
 def _whole_keys(series: Any) -> NDArray[Any] | None:

@@ -78,7 +78,8 @@ def scan_connection(
         spec = query_spec(_with_edges(run, spec, words, source))
         asked = [] if words.casts_booleans else [str(spec.label)]
         asked = list(dict.fromkeys((*asked, *timestamp_columns(spec))))
-        kinds = run(_bare_query(words, table, asked)).description if asked else []
+        no_rows = f"SELECT {', '.join(map(words.column, asked))} FROM {words.table(table)} WHERE 1 = 0"
+        kinds = run(no_rows).description if asked else []
         types = {name: column[1] for name, column in zip(asked, kinds, strict=True)}  # as the driver tells them
         kind = types.get(str(spec.label))
         boolean = not words.casts_booleans and (
@@ -150,11 +151,6 @@ def _execute(connection: Any, statement: str) -> bool:
     except Exception:  # every driver has kinds of its own
         return False
     return True
-
-
-def _bare_query(dialect: Dialect, table: str | Sequence[str], columns: Sequence[str]) -> str:
-    """Return a query for no rows of these columns, whose result tells their types."""
-    return f"SELECT {', '.join(map(dialect.column, columns))} FROM {dialect.table(table)} WHERE 1 = 0"
 
 
 def _has_zone(kind: Any, dialect: Dialect) -> bool:

@@ -438,7 +438,7 @@ def fetched_columns(table: Any) -> Mapping[str, Any]:
         return {name: table[name] for name in column_names(table)}
     # Relations of DuckDB, frames of Spark, cursors of ADBC, readers of Arrow; a connection of DuckDB is read as DB-API
     # has it.
-    plain = type(table).__module__.lstrip("_").startswith("duckdb") and hasattr(table, "execute")
+    plain = type(table).__module__.lstrip("_").startswith("duckdb") and hasattr(table, "cursor")
     for method in () if plain else ("to_arrow_table", "toArrow", "fetch_arrow_table", "read_all"):
         if hasattr(table, method):
             return fetched_columns(getattr(table, method)())

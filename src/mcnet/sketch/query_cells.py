@@ -49,15 +49,12 @@ def _factors(grid: LogitGrid) -> tuple[FloatArray, FloatArray, IntArray]:
     exact = grid.edges[np.clip(which, 0, len(grid))]
     corrections = np.full(about.shape, _MOST_CORRECTIONS)
     for correction in sorted(range(-_MOST_CORRECTIONS + 1, _MOST_CORRECTIONS), key=abs, reverse=True):
-        corrections[_corrected(about, correction) == exact] = correction
+        # What the query computes, in the same order of operations.
+        edges = np.clip(about + correction * _HALF_STEP * about, SCORE_FLOOR, 1.0 - SCORE_FLOOR)
+        corrections[edges == exact] = correction
     if (corrections == _MOST_CORRECTIONS).any():
         raise AssertionError(f"an edge of resolution {grid.resolution} is too far from its factors")
     return blocks, inside, corrections
-
-
-def _corrected(about: FloatArray, correction: int) -> FloatArray:
-    """Return what the query computes, in the same order of operations."""
-    return np.clip(about + correction * _HALF_STEP * about, SCORE_FLOOR, 1.0 - SCORE_FLOOR)
 
 
 def grid_tables(grid: LogitGrid, dialect: Dialect, others: Sequence[int]) -> list[str]:
