@@ -152,7 +152,8 @@ def scan(
             origin = Origin("the lazy table")
             spec = _with_edges(spec, lambda columns: batches(rows, columns, source=origin.name))
             return sketch_batches(_batches(rows, spec, origin, progress), spec, origin)
-        return _scan_files(expand_paths(rows), spec, progress, source_name(rows))
+        (sketch,) = scan_in_parts(expand_paths(rows), spec, progress=progress, source=source_name(rows))
+        return sketch
 
 
 def _check_given(rows: Any, table: Any, dialect: str | None, where: str | None) -> None:
@@ -174,14 +175,6 @@ def _check_given(rows: Any, table: Any, dialect: str | None, where: str | None) 
         raise InputError(
             f"scan was given {type(rows).__name__}; give files or a table, or columns to mcnet.Sketch.from_rows"
         )
-
-
-def _scan_files(
-    paths: Locations, spec: RowSpec, progress: Callable[[int], Any] | None, source: str | None = None
-) -> Sketch:
-    """Sketch log files whose names were expanded before; `source` is what messages call them."""
-    (sketch,) = scan_in_parts(paths, spec, progress=progress, source=source)
-    return sketch
 
 
 def scan_in_parts(
@@ -371,7 +364,8 @@ def sketch_files(
             file_format(paths[0])  # refuse a file that is not a log before asking for its columns
             lacking = "score" if spec.score is None else "label"
             raise unnamed_column(paths[0], lacking)
-        return _scan_files(paths, spec, progress)
+        (sketch,) = scan_in_parts(paths, spec, progress=progress)
+        return sketch
     if len(saved) < len(paths):
         log = next(path for path in paths if path not in saved)
         raise InputError(f"{saved[0]} is a sketch and {log} a log; sketch the log first, or read them apart")
