@@ -11,7 +11,7 @@ from mcnet._shared.arrays import FloatArray, IntArray
 from mcnet.errors import InputError
 from mcnet.rows.columns import row_hashes
 from mcnet.rows.derived import chosen_edges, derived_column
-from mcnet.rows.fields import CLOCK, FieldColumn, field_columns
+from mcnet.rows.fields import CLOCK, FieldColumn, field_column
 from mcnet.rows.periods import parsed_timestamps, timestamps_of
 from mcnet.rows.spec import RowSpec
 
@@ -46,8 +46,7 @@ class Candidate:
         column : some rows of the column of this candidate.
         """
         if self.name == self.column:
-            (result,) = field_columns({self.name: column})
-            return result
+            return field_column(self.name, column)
         if self.edges is not None:
             column = column.cast(pl.Float64, strict=False)
         elif column.dtype in (pl.String, pl.Categorical, pl.Enum):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import FloatArray, ScoreType, clip_scores, inside_unit, sigmoid
 from mcnet._shared.messages import warn
 from mcnet.errors import Advice, InputError
-from mcnet.rows.fields import FieldColumn, field_columns, refuse_lazy
+from mcnet.rows.fields import FieldColumn, field_column, refuse_lazy
 
 
 class RowName(str):
@@ -200,8 +200,7 @@ def scores_column(
     if score_type == "logit":
         _refuse(name, np.isnan(scores), scores, "missing or NaN", "drop or fill these rows", describe_row)
         scores = sigmoid(scores)
-        return clip_scores(scores) if clip else scores
-    if not inside_unit(scores):
+    elif not inside_unit(scores):
         _refuse(name, ~np.isfinite(scores), scores, "missing, NaN or infinite", "drop or fill these rows", describe_row)
         outside = (scores < 0.0) | (scores > 1.0)
         _refuse(name, outside, scores, "outside [0, 1]", LOGITS_ADVICE, describe_row)
@@ -409,7 +408,7 @@ def refuse_overlap(row_ids: Any, base_row_ids: Any) -> None:
 
 
 def _texts(name: str, ids: NDArray[Any]) -> FieldColumn:
-    (column,) = field_columns({name: ids})
+    column = field_column(name, ids)
     if None in column.values:
         row = int((column.codes == column.values.index(None)).argmax())
         raise InputError(f"{name} is missing in row {row}; every row needs an id")

@@ -25,7 +25,7 @@ from mcnet.rows.fields import (
     Edges,
     FieldColumn,
     derivation,
-    field_columns,
+    field_column,
     field_text,
     is_of_strings,
     source_column,
@@ -147,12 +147,7 @@ class EdgeSample:
 
 
 def derived_column(
-    name: str,
-    values: Any,
-    edges: Edges | None,
-    *,
-    bins: int = DEFAULT_BINS,
-    describe_row: DescribeRow = describe_row,
+    name: str, values: Any, edges: Edges | None, *, describe_row: DescribeRow = describe_row
 ) -> FieldColumn:
     """Return the field that its name derives from a column; values that are derived already stay as they are.
 
@@ -161,7 +156,6 @@ def derived_column(
     name : the name of the field, such as "ts:hour".
     values : the column that it is derived from.
     edges : the edges of the bins of a number; None to choose them from these rows.
-    bins : how many to choose.
     describe_row : what messages call the rows.
     """
     found = derivation(name)
@@ -175,7 +169,7 @@ def derived_column(
         codes = _clock_codes(kind, source, values, describe_row)
         return FieldColumn(name, codes.astype(np.int32), (*CLOCK[kind], None))
     numbers = number_column(name, values, describe_row)
-    edges = chosen_edges(numbers, bins) if edges is None else edges
+    edges = chosen_edges(numbers) if edges is None else edges
     codes = np.searchsorted(np.array(edges), numbers, side="right").astype(np.int32)
     codes[np.isnan(numbers)] = len(edges) + 1
     return FieldColumn(name, codes, (*bin_texts(edges), None), edges=edges)
@@ -202,7 +196,7 @@ def _derived_before(name: str, values: Any, known: tuple[str, ...] | None) -> Fi
         strings = is_of_strings(values)
     if not strings:
         return None
-    (column,) = field_columns({source_column(name): values})
+    column = field_column(source_column(name), values)
     texts = [value for value in column.values if value is not None]
     ours = known or ()
     if not texts or not all(text in ours if known else _is_bin(text) for text in texts):

@@ -16,7 +16,16 @@ from mcnet.rows.column_types import COLUMN_TYPES
 from mcnet.rows.columns import as_floats
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.derived import edges_of
-from mcnet.rows.fields import column_names, derivation, field_columns, is_lazy, is_table, number_fields, source_column
+from mcnet.rows.fields import (
+    column_names,
+    derivation,
+    field_column,
+    field_columns,
+    is_lazy,
+    is_table,
+    number_fields,
+    source_column,
+)
 from mcnet.rows.logs import expand_paths, open_log, readable, source_name, unchanged_files
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_folds, field_names
 from mcnet.rows.sql_dialects import Dialect, dialect_named
@@ -346,7 +355,7 @@ class _Result:
         columns = {name: self[name] for name in names}
         if MARKS not in self._names:
             return columns
-        marks = field_columns({MARKS: self[MARKS]})[0]
+        marks = field_column(MARKS, self[MARKS])
         if any(value is None or len(value) != len(names) for value in marks.values):
             raise FileFormatError(f"the column {MARKS} has values that no query of mcnet writes; leave it as it is")
         for index, name in enumerate(names):
@@ -358,7 +367,7 @@ class _Result:
     def spec(self) -> RowSpec:
         """Return how the rows were read, which the result says in every row the same."""
         column = self[ABOUT]
-        values = [] if len(column) == 0 else field_columns({ABOUT: column})[0].values
+        values = [] if len(column) == 0 else field_column(ABOUT, column).values
         if not values:
             raise InputError("the result of the query is empty; the table has no rows, or `where` keeps none")
         if len(values) > 1:

@@ -17,7 +17,7 @@ from mcnet.errors import InputError
 from mcnet.plots.style import card
 from mcnet.rows.columns import check_value, warn_of_other_order
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.fields import FieldColumn, field_columns
+from mcnet.rows.fields import FieldColumn, field_column, field_columns
 from mcnet.rows.periods import cut_to_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, ValueKind, check_folds
 from mcnet.sketch.folds import split_cells
@@ -394,7 +394,7 @@ class Sketch:
 
         index, columns = self.contexts.index_of_field(name), self.contexts.columns(self.contexts.all())
         values = cut_to_periods(pl.Series(name, self.contexts.values[index], dtype=pl.String), every)
-        columns[index : index + 1] = field_columns({name: values.gather(columns[index].codes)}, self.contexts.edges)
+        columns[index] = field_column(name, values.gather(columns[index].codes), self.contexts.edges.get(name))
         return self._regrouped(columns)
 
     def _regrouped(self, columns: list[FieldColumn]) -> "Sketch":
