@@ -4,7 +4,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -319,25 +319,22 @@ def describe_row_in(paths: Sequence[Location]) -> DescribeRow:
 
     def empty(path: Location, row: int) -> str:
         form = file_format(path)
-        if not form.is_csv or options.where is not None:
-            return ""
-        with read_with(separator=options.separator):
-            return " (an empty line)" if is_empty_line(path, csv_separator(form), row) else ""
+        is_empty = form.is_csv and options.where is None and is_empty_line(path, csv_separator(form), row)
+        return " (an empty line)" if is_empty else ""
 
     def describe(row: int) -> RowName:
-        if len(paths) == 1:
-            return RowName(f"row {row}{counted}{empty(paths[0], row)}", row, os.fspath(paths[0]))
-        left = row
-        try:
-            with read_with(storage_options=options.storage_options, separator=options.separator, where=options.where):
+        # The options may be others by now.
+        with read_with(storage_options=options.storage_options, separator=options.separator, where=options.where):
+            if len(paths) == 1:
+                return RowName(f"row {row}{counted}{empty(paths[0], row)}", row, os.fspath(paths[0]))
+            left = row
+            with suppress(McnetError):  # a file may be read differently alone; the error about the row matters more
                 for path in paths:
                     number = int(open_log(Locations([path])).select(pl.len()).collect().item())
                     if left < number:
                         file = os.fspath(path)
                         return RowName(f"row {left}{counted} of {file}{empty(path, left)}", left, file)
                     left -= number
-        except McnetError:
-            pass  # a single file may be read differently from all files together; the error about the row matters more
         return RowName(f"row {row}{counted} of all files", row)
 
     return describe
