@@ -123,7 +123,7 @@ def refuse_other_headers(paths: Sequence[Location], separator: str) -> None:
     """Refuse a file with two columns of one name, which Polars would rename, and files whose columns differ."""
     first: tuple[Location, list[str]] | None = None
     for path in paths:
-        header = next(_lines(path, separator), None)
+        header = next(_rows(path, separator), None)
         if header is None:
             continue
         twice = [name for name, count in Counter(header).items() if count > 1]
@@ -137,7 +137,7 @@ def refuse_other_headers(paths: Sequence[Location], separator: str) -> None:
             )
 
 
-def _lines(path: Location, separator: str) -> Iterator[list[str]]:
+def _rows(path: Location, separator: str) -> Iterator[list[str]]:
     """Yield the header and the rows of a CSV file on disk, up to what cannot be read: Polars says so next."""
     if not isinstance(path, Path):
         return  # a file elsewhere is not fetched to be looked at
@@ -151,9 +151,9 @@ def _lines(path: Location, separator: str) -> Iterator[list[str]]:
 
 def refuse_long_row(path: Location, separator: str) -> None:
     """Refuse a CSV file on disk by its first row of more values than columns, if it has one."""
-    lines = _lines(path, separator)
-    columns = len(next(lines, []))
-    for number, row in enumerate(lines):
+    rows = _rows(path, separator)
+    columns = len(next(rows, []))
+    for number, row in enumerate(rows):
         if len(row) > columns:
             raise InputError(
                 f"row {number} of {path} has {len(row)} values, and the header {columns} columns; a value with "
@@ -163,7 +163,7 @@ def refuse_long_row(path: Location, separator: str) -> None:
 
 def is_empty_line(path: Location, separator: str, row: int) -> bool:
     """Tell whether a row of a CSV file on disk is a line without any value."""
-    return next(islice(_lines(path, separator), row + 1, None), None) == []
+    return next(islice(_rows(path, separator), row + 1, None), None) == []
 
 
 def lines_of(path: Location, separator: str = "\x1f") -> pl.LazyFrame:
@@ -200,11 +200,11 @@ class ShortRows:
                 self._refuse(path)  # what cannot be read is said where the rows are read
 
     def _refuse(self, path: Path) -> None:
-        lines = _lines(path, self._separator)
-        columns = len(next(lines, []))
+        rows = _rows(path, self._separator)
+        columns = len(next(rows, []))
         if not self._may_have_short_rows(path, columns):
             return
-        for number, row in enumerate(lines):
+        for number, row in enumerate(rows):
             if 0 < len(row) < columns:
                 raise InputError(
                     f"row {number} of {path} has {len(row)} values, and the header {columns} columns; a value that is "
