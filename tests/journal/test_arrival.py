@@ -26,7 +26,7 @@ def entry(period, age, positives):
 
 
 def counted(delayed, t, age):
-    rows = delayed.world.period(t)
+    rows = delayed.period(t)
     return Sketch.from_rows(rows.score, delayed.arrived(t, age), field=rows.field.tolist(), resolution=32)
 
 
@@ -114,7 +114,7 @@ def test_corrected_periods_beat_waiting_and_ignoring_after_a_jump(delayed):
             parts.append(0.5 ** ((NOW - t) / 2.0) * (corrected_sketch(sketch, age, curve) if correct else sketch))
         return Sketch.merged(parts)
 
-    coming = delayed.world.period(NOW)
+    coming = delayed.period(NOW)
 
     def loss(sketch):
         q = BayesMCNet(isotonic_share=0.0).fit_sketch(sketch).predict(coming.score, coming.field.tolist())
@@ -170,7 +170,7 @@ def test_a_tracker_that_follows_counts_of_growing_age_is_as_if_replayed(tmp_path
     ignoring = mcnet.Tracker()
     for period, sketch in journal.sketches(corrected=False):
         ignoring.update_sketch(sketch, period)
-    truth = delayed.world.period(7)
+    truth = delayed.period(7)
     ratio = [np.sum(t.predict(truth.score, truth.field)) / truth.label.sum() for t in (tracker, ignoring)]
     assert abs(np.log(ratio[0])) < abs(np.log(ratio[1]))
 

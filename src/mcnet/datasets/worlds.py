@@ -214,3 +214,7 @@ class DelayedWorld:
         late = generator.random(len(rows.label)) >= self.at_once
         delay = np.where(late, generator.exponential(self.mean_delay, len(rows.label)), 0.0)
         return (rows.label * (delay <= age)).astype(np.int8)
+
+    def period(self, t: int) -> WorldPeriod:
+        """Return the rows of period t with their complete labels."""
+        return self.world.period(t)
