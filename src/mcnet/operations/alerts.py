@@ -125,7 +125,7 @@ def add_events(state: LoopState, events: Iterable[Event]) -> None:
     state : of the head. Inside a transaction the events are there if everything else in it is.
     events : what happened.
     """
-    with state.store.writing_head("versions", state.head):
+    with state.changing(create=True):
         there = state.all(_ALERT)
         for event in events:
             name = hashlib.sha256("\n".join((state.head, event.kind, event.key)).encode()).hexdigest()[:32]
@@ -156,7 +156,7 @@ def _claim(state: LoopState) -> tuple[str, dict[str, Any]] | None:
     """Return an event that is due, the oldest first, after making it ours; None if none is."""
     if all(event["sent"] for event in state.all(_ALERT).values()):
         return None  # the usual case: nothing is written
-    with state.store.writing_head("versions", state.head, create=False):
+    with state.changing():
         present = time.time()
         waiting = {name: event for name, event in state.all(_ALERT).items() if event["sent"] is None}
         for name, event in sorted(waiting.items(), key=lambda one: str(one[1]["time"])):
@@ -172,7 +172,7 @@ def _claim(state: LoopState) -> tuple[str, dict[str, Any]] | None:
 def _settle(state: LoopState, name: str, event: dict[str, Any], attempts: int, reason: str) -> None:
     """Mark an event as sent, or say when it is tried again."""
     failures = event["failures"] + attempts - (not reason)
-    with state.store.writing_head("versions", state.head, create=False):
+    with state.changing():
         wait = min(_FIRST_WAIT_SECONDS * 2.0 ** (failures - 1), _LONGEST_WAIT_SECONDS) if reason else 0.0
         changed = {"failures": failures, "next": time.time() + wait, "sent": None if reason else now()}
         state.put(_ALERT, event | changed | {"reason": reason}, name)

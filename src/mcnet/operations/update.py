@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import finite
-from mcnet._shared.messages import warn
 from mcnet.errors import BusyError, InputError, McnetError
 from mcnet.field_search import search
 from mcnet.model.model import CalibrationModel
@@ -23,12 +22,11 @@ from mcnet.operations.learning import Checkpoints, Learnt, learn_journal
 from mcnet.operations.status import STATUS, Watched, run_document, served_past, status_of, watch
 from mcnet.report.monitor_page import write_status_page
 from mcnet.rows.columns import check_value
-from mcnet.rows.locations import Locations
-from mcnet.rows.logs import ChangedFileError
+from mcnet.rows.locations import Location, Locations
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_search, field_names
 from mcnet.store.additions import shape_of
-from mcnet.store.entries import Addition, NewFiles, OtherRowsError
+from mcnet.store.entries import Added, Addition, NewFiles, add_apart
 from mcnet.store.journal import Journal
 from mcnet.store.state import FILES, MONITOR, REFUSED, SUSPECT, LoopState
 from mcnet.store.store import Head, Lease, Store
@@ -68,30 +66,22 @@ def add_rows(
     """
     known = loop.get(FILES) or {}  # without it all files are read again, which changes nothing
     sources = journal.sources() if known else set()
-    rows, unchanged = 0, 0
-    periods: list[str] = []
-    left_out: list[str] = []
-    spec = files.spec
-    for path in files.paths:
-        name, state = files.how.source or fspath(path), files.state_of(path)
-        if known.get(name) == state and name in sources:
-            unchanged += 1
-            continue
-        try:
-            if not spec.edges:
-                spec = journal.with_edges(files.paths, spec)
-            added = journal.add_paths(Locations([path]), spec, files.how, progress, period=files.period)
-        except (ChangedFileError, OtherRowsError) as error:
-            left_out.append(str(error))
-            warn(f"a file is left out: {error.what}", error.advice)
-            continue
-        rows += added.rows
-        periods += added.periods
+    states = [(path, files.how.source or fspath(path), files.state_of(path)) for path in files.paths]
+    fresh = {path: (name, state) for path, name, state in states if known.get(name) != state or name not in sources}
+
+    def add(path: Location) -> Added:
+        spec = journal.with_edges(files.paths, files.spec)
+        added = journal.add_file(path, spec, files.how, progress, files.period)
+        name, state = fresh[path]
         known[name] = state
-    if unchanged < len(files.paths):
+        return added
+
+    changes, left_out = add_apart(list(fresh), add)
+    added = Added.of_files(changes, left_out)
+    if fresh:
         loop.put(FILES, known)
-    read = len(files.paths) - unchanged - len(left_out)
-    return NewRows(rows, tuple(sorted(set(periods))), read, unchanged, tuple(left_out))
+    unchanged = len(files.paths) - len(fresh)
+    return NewRows(added.rows, tuple(sorted(added.periods)), len(changes), unchanged, added.left_out)
 
 
 # What one run of the update job did.

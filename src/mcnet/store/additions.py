@@ -136,11 +136,10 @@ class _Known:
             for source, period, age, digest, number, rows in connection.execute(
                 _GIVEN_BEFORE, {"head": head, "sources": some}
             ):
-                key = (source, period, None if age == np.inf else age)
                 if number is None:
-                    found.merged[key] = digest
+                    found.merged[source, period, age] = digest
                 else:
-                    found.there[key] = (number, digest, rows)
+                    found.there[source, period, age] = (number, digest, rows)
         return found
 
     def is_new(self, entry: Entry, *, replace: bool) -> bool:
@@ -261,27 +260,14 @@ def _periods_to_compare(connection: Connection, head: "Head", every: str | None)
     return list(connection.scalars(sa.select(entries.c.period).where(entries.c.head == head.id).distinct()))
 
 
-def entry_row(head: int, entry: Entry, content: bytes, merged_periods: int = 1) -> dict[str, Any]:
+def entry_row(head: int, entry: Entry, content: bytes) -> dict[str, Any]:
     """Return an entry as a row of its table.
 
     Parameters
     ----------
     head, entry, content : the number of the head, what is known of the rows, and their sketch file.
-    merged_periods : of how many periods it was merged.
     """
-    return {
-        "head": head,
-        "period": entry.period,
-        "source": entry.source,
-        "age": np.inf if entry.age is None else entry.age,
-        "digest": entry.digest,
-        "rows": entry.rows,
-        "weight": entry.weight,
-        "positives": entry.positives,
-        "largest_weight": entry.largest_weight,
-        "merged_periods": merged_periods,
-        "sketch": content,
-    }
+    return {"head": head, **vars(entry), "sketch": content}
 
 
 def _first_of(periods: Sequence[str], head: "Head") -> str:

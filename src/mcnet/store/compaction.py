@@ -1,16 +1,14 @@
 """Make the journal of a store smaller: merge the sources of old periods, forget old periods and keys."""
 
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import sqlalchemy as sa
 
-from mcnet.errors import CalibrationWarning
+from mcnet._shared.messages import warn
 from mcnet.rows.periods import (
     cut_to_periods,
     is_timestamp,
@@ -46,8 +44,7 @@ def compact(journal: "Journal", periods: Collection[str], every: str | None, cho
             if entry.period in periods and entry.age is None and chosen(entry):
                 groups[_longer(entry.period, every)][number] = entry
         several = {period: group for period, group in groups.items() if len(group) > 1}
-        lengths = {number: periods for number, (_, periods) in past.all_counts().items()}
-        outcomes = [_merge(past, period, group, lengths) for period, group in several.items()]
+        outcomes = [_merge(past, period, group) for period, group in several.items()]
         past.close()
         for period in released.intersection(several):  # the same rows, in other entries
             journal.release(period)
@@ -60,14 +57,15 @@ def compact(journal: "Journal", periods: Collection[str], every: str | None, cho
     return saved
 
 
-def _merge(past: "JournalSnapshot", period: str, group: Mapping[int, Entry], lengths: Mapping[int, int]) -> bool:
+def _merge(past: "JournalSnapshot", period: str, group: Mapping[int, Entry]) -> bool:
     """Put one entry in the place of several; tell whether they were still as they had been read."""
     total = Sketch.merged(list(past.sketches_of(list(group)).values()))
     known = [entry.largest_weight for entry in group.values() if entry.largest_weight is not None]
     entry, _ = entry_of(total, period, None, None, max(known, default=None))
-    periods: dict[str, int] = {}
-    for number, one in group.items():
-        periods[one.period] = max(lengths[number], periods.get(one.period, 1))
+    lengths: dict[str, int] = {}
+    for one in group.values():
+        lengths[one.period] = max(one.merged_periods, lengths.get(one.period, 1))
+    entry = replace(entry, source=COMPACTED, merged_periods=sum(lengths.values()))
     content = stored_bytes(total)
     with past.changing() as (connection, head):
         counted = sa.select(sa.func.count())
@@ -76,14 +74,13 @@ def _merge(past: "JournalSnapshot", period: str, group: Mapping[int, Entry], len
         for some in chunks(group):
             connection.execute(entries.delete().where(entries.c.id.in_(some)))
         included = [
-            {"head": head.id, "source": e.source, "period": e.period, "age": np.inf, "digest": e.digest}
+            {"head": head.id, "source": e.source, "period": e.period, "age": None, "digest": e.digest}
             for e in group.values()
             if e.source != COMPACTED
         ]
         if included:
             connection.execute(keys.insert(), included)
-        row = entry_row(head.id, replace(entry, source=COMPACTED), content, sum(periods.values()))
-        connection.execute(entries.insert(), [row])
+        connection.execute(entries.insert(), [entry_row(head.id, entry, content)])
     return True
 
 
@@ -130,16 +127,14 @@ def _longer(period: str, every: str | None) -> str:
     return period_text(cut_to_periods(pl.Series("period", [period]), every)[0])
 
 
-def warn_of_merged_periods(journal: "Journal", *, stacklevel: int = 2) -> None:
+def warn_of_merged_periods(journal: "Journal") -> None:
     """Warn if a journal has periods of several lengths: each is taken for one period that begins where it is named."""
     merged = journal.merged_periods()
     others = len(journal.periods) - len(merged)
     if merged and others:
         first = sorted_periods(list(merged))[0]
-        warnings.warn(
+        warn(
             f"{len(merged):,} periods of {journal.path} are compacted from shorter ones ({first} from {merged[first]}) "
             f"and {others:,} are not; each counts as one period, so how much periods differ is learnt wrongly: compact "
-            "all of them alike, or begin after the compacted ones",
-            CalibrationWarning,
-            stacklevel=stacklevel + 1,
+            "all of them alike, or begin after the compacted ones"
         )

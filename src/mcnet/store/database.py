@@ -128,13 +128,6 @@ class Database:
         with self.engine.connect().execution_options(**options) as connection, connection.begin():
             yield connection
 
-    def pinned(self) -> tuple[Connection, Any]:
-        """Return a connection that sees the state of now until it is closed, and what closes it."""
-        block = self.reading()
-        connection = block.__enter__()
-        connection.execute(sa.select(sa.func.count()).select_from(heads))  # the first statement decides on the state
-        return connection, lambda: block.__exit__(None, None, None)
-
     def lock(self, connection: Connection, what: str, head_id: int = 0) -> None:
         """Let one process at a time change something of a head until the transaction ends; SQLite has one writer."""
         if not self.is_sqlite:

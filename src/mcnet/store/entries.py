@@ -1,7 +1,6 @@
 """Entries of a journal: what they are, which rows are refused, and a log split into periods."""
 
 import hashlib
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcnet._shared.messages import warn
-from mcnet.errors import Advice, CalibrationWarning, InputError
+from mcnet.errors import Advice, InputError
 from mcnet.rows.columns import check_total_weight
 from mcnet.rows.locations import Location, Locations, file_state, fingerprint, read_options
 from mcnet.rows.logs import ChangedFileError, expand_paths
@@ -59,6 +58,8 @@ class Entry:
     """How long after the end of the period it was counted, in periods; None if the labels were complete."""
     largest_weight: float | None = None
     """The largest weight of a row; None if it is not known, or no larger than the mean."""
+    merged_periods: int = 1
+    """Of how many periods it was merged."""
 
     @property
     def heaviest(self) -> float:
@@ -149,7 +150,7 @@ class NewFiles:
         named = [logs] if isinstance(logs, str | PathLike) else list(logs)
         if not named:
             return NewFiles(Locations(), spec, how, period)
-        paths = logs if isinstance(logs, Locations) else expand_paths(named)
+        paths = expand_paths(logs)
         sketched = are_sketches(paths)
         if sketched and (spec.time is not None or every is not None):
             advice = Advice("name its period with {period}", period=None)
@@ -261,8 +262,15 @@ class Added:
     """Why files were left out: they changed while they were read, or have other rows than when they were added."""
 
     @staticmethod
-    def of_files(changes: Sequence["Added"], left_out: Sequence[str] = ()) -> "Added":
-        """Return what several files have changed; warn of rows that are in the journal under another name."""
+    def of_files(changes: Sequence["Added"], left_out: Sequence[InputError]) -> "Added":
+        """Return what several files have changed; warn of files left out, and of rows that are there by another name.
+
+        Parameters
+        ----------
+        changes, left_out : what each file has changed, and why others were left out.
+        """
+        for error in left_out:
+            warn(f"a file is left out: {error.what}", error.advice)
         periods, known = (
             tuple(sorted_periods(list({period for change in changes for period in getattr(change, name)})))
             for name in ("periods", "known")
@@ -271,20 +279,18 @@ class Added:
         if copies:
             source, other, period = copies[0]
             more = f" (and so for {len(copies) - 1:,} more periods or files)" if len(copies) > 1 else ""
-            warnings.warn(
+            warn(
                 f"{source} gave the same rows for {period} as {other} did before{more}, and they count twice now; if "
-                f"it is one file under two names, take one out: Journal.remove({source!r}) or `mcnet journal remove`",
-                CalibrationWarning,
-                stacklevel=3,
+                f"it is one file under two names, take one out: Journal.remove({source!r}) or `mcnet journal remove`"
             )
-        return Added(periods, sum(change.rows for change in changes), known, copies, tuple(left_out))
+        return Added(periods, sum(change.rows for change in changes), known, copies, tuple(map(str, left_out)))
 
 
-def add_apart(files: Sequence[Location], add: Callable[[Location], Added]) -> Added:
-    """Add files one by one, and return what all of them have changed.
+def add_apart(files: Sequence[Location], add: Callable[[Location], Added]) -> tuple[list[Added], list[InputError]]:
+    """Add files one by one, and return what each has changed, and why others were left out.
 
-    A file is left out, with a warning, if it changes while it is read, or if it has other rows for a period than when
-    it was added: the others are added all the same. If no file could be added, the first reason is raised.
+    A file is left out if it changes while it is read, or if it has other rows for a period than when it was added: the
+    others are added all the same.
 
     Parameters
     ----------
@@ -301,11 +307,7 @@ def add_apart(files: Sequence[Location], add: Callable[[Location], Added]) -> Ad
         except (ChangedFileError, OtherRowsError) as found:
             options.dropped_rows = dropped
             left_out.append(found)
-    if left_out and not changes:
-        raise left_out[0]
-    for error in left_out:
-        warn(f"a file is left out: {error.what}", error.advice)
-    return Added.of_files(changes, [str(error) for error in left_out])
+    return changes, left_out
 
 
 def entry_of(

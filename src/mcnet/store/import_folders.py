@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
@@ -178,20 +177,21 @@ class _Journal:
         included = {(s, p, a): d for batch in new for s, p, d, a in batch.includes if s != COMPACTED}
         lacking = {key: digest for key, digest in included.items() if key not in merged}
         if lacking:
-            self.connection.execute(keys.insert(), [self._key(key, digest) for key, digest in lacking.items()])
+            rows = ((self.head.id, *key, digest) for key, digest in lacking.items())
+            self.connection.execute(keys.insert(), [dict(zip(keys.columns.keys(), row, strict=True)) for row in rows])
         for period, digest in (_json(self.folder / "released.json", []) or {}).items():
             if period not in state.all("released"):
                 state.put("released", digest, period)
         for batch in new:
             state.put(_IMPORTED, {"entries": len(batch.entries)}, f"batch {batch.folder.name}")
         self._compare(fresh, given, lacking)
-        rows = sum(entry.rows for entry, *_ in fresh)
-        return Imported(str(self.folder), "journal", self.head.name, len(fresh), rows, len(lacking))
+        number = sum(entry.rows for entry, *_ in fresh)
+        return Imported(str(self.folder), "journal", self.head.name, len(fresh), number, len(lacking))
 
     def _there(self, table: sa.Table) -> dict[Any, str]:
         columns = (table.c.source, table.c.period, table.c.age, table.c.digest)
         found = self.connection.execute(sa.select(*columns).where(table.c.head == self.head.id))
-        return {(source, period, None if age == np.inf else age): digest for source, period, age, digest in found}
+        return {(source, period, age): digest for source, period, age, digest in found}
 
     def _refuse_other_rows(self, new: Sequence[_Batch], there: Mapping[Any, str], given: Mapping[Any, str]) -> None:
         """Refuse a folder that says other things of what the head has already."""
@@ -206,9 +206,9 @@ class _Journal:
                     f"{self.folder} has other rows of {key[0]} for {key[1]} than the head {self.head.name!r}; {again}"
                 )
 
-    def _parts(self, batches: Sequence[_Batch], new: Sequence[_Batch]) -> Iterator[tuple[Entry, Sketch, bytes, int]]:
+    def _parts(self, batches: Sequence[_Batch], new: Sequence[_Batch]) -> Iterator[tuple[Entry, Sketch, bytes]]:
         """Yield what counts of the new batches, each compared with its digest; compacted ones of a period as one."""
-        compacted: dict[str, list[tuple[Entry, Sketch, bytes, int]]] = defaultdict(list)
+        compacted: dict[str, list[tuple[Entry, Sketch, bytes]]] = defaultdict(list)
         for batch, file, entry in _counted(batches):
             if batch not in new:
                 continue
@@ -220,7 +220,7 @@ class _Journal:
             sketch = sketch_of_bytes(content, str(path))
             if sketch_digest(sketch) != entry.digest or sketch.rows != entry.rows:
                 raise FileFormatError(f"{path} has other rows than were added; restore it from a copy")
-            part = (entry, sketch, content, _merged_periods(batch, entry))
+            part = (replace(entry, merged_periods=_merged_periods(batch, entry)), sketch, content)
             if entry.source == COMPACTED:
                 compacted[entry.period].append(part)
             else:
@@ -229,14 +229,14 @@ class _Journal:
             if len(parts) == 1:
                 yield parts[0]
                 continue
-            total = Sketch.merged([sketch for _, sketch, _, _ in parts])
-            heaviest = max(entry.heaviest for entry, *_ in parts)
-            merged = replace(entry_of(total, period, None, None, heaviest)[0], source=COMPACTED)
-            yield merged, total, stored_bytes(total), max(number for *_, number in parts)
+            total = Sketch.merged([sketch for _, sketch, _ in parts])
+            heaviest, longest = (max(getattr(e, name) for e, *_ in parts) for name in ("heaviest", "merged_periods"))
+            merged, _ = entry_of(total, period, None, None, heaviest)
+            yield replace(merged, source=COMPACTED, merged_periods=longest), total, stored_bytes(total)
 
-    def _write(self, fresh: Sequence[tuple[Entry, Sketch, bytes, int]]) -> None:
+    def _write(self, fresh: Sequence[tuple[Entry, Sketch, bytes]]) -> None:
         shape: Shape | None = shape_of(self.head)
-        for entry, sketch, content, number in fresh:
+        for entry, sketch, content in fresh:
             own = sketch_shape(sketch)
             if shape is not None and own != shape:
                 raise InputError(
@@ -244,15 +244,11 @@ class _Journal:
                     f"{shape[0]} with {shape[1]}; import it into a head of its own"
                 )
             shape = own
-            self.connection.execute(entries.insert(), [entry_row(self.head.id, entry, content, number)])
+            self.connection.execute(entries.insert(), [entry_row(self.head.id, entry, content)])
         if fresh:
             one = heads.c.id == self.head.id
             self.connection.execute(heads.update().where(one).values(shape=shape_text(own)))
             summarise(self.connection, self.head.id)
-
-    def _key(self, key: tuple[str, str, float | None], digest: str) -> dict[str, Any]:
-        age = np.inf if key[2] is None else key[2]
-        return {"head": self.head.id, "source": key[0], "period": key[1], "age": age, "digest": digest}
 
     def _compare(self, fresh: Sequence[tuple[Any, ...]], given: Mapping[Any, str], lacking: Mapping[Any, str]) -> None:
         """Compare what the store has now with the folder, by counts and digests."""

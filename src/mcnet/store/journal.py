@@ -4,6 +4,7 @@ import dataclasses
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from os import fspath
 from typing import TYPE_CHECKING, Any
@@ -39,15 +40,15 @@ from mcnet.store.entries import (
     sketches_by_period,
     weighted_sum,
 )
-from mcnet.store.schema import entries, keys
-from mcnet.store.store import OfHead
+from mcnet.store.schema import entries, heads, keys
+from mcnet.store.store import OfHead, of_head
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     import polars as pl
 
-_DESCRIPTION = [column for column in entries.c if column.name not in ("head", "sketch")]
+_DESCRIPTION = [entries.c[part.name] for part in dataclasses.fields(Entry)]
 _MOST_CELLS_IN_MEMORY = 2_000_000
 """Of a log whose periods have more cells than this (about 40 bytes each), a part at a time is in memory."""
 RELEASED = "released"
@@ -190,12 +191,12 @@ class Journal(OfHead):
         -------
         Added : what changed, over all files.
         """
-        how = Addition(source, age, counted, replace, allow)
-        how.check()
+        paths, how = expand_paths(files), Addition(source, age, counted, replace, allow)
+        how.check(len(paths))
         more: dict[str, Any] = {"value": value, "value_per_positive": value_per_positive, "resolution": resolution}
         more |= {"score_type": score_type, "negatives_kept": negatives_kept}
         spec = RowSpec(score, label, field_names(field), weight, **more).with_time(time, every)
-        return self.add_paths(expand_paths(files), spec, how, progress)
+        return self.add_paths(paths, spec, how, progress)
 
     def add_paths(
         self,
@@ -219,17 +220,32 @@ class Journal(OfHead):
         -------
         Added : what changed, over all files.
         """
-        how.check(len(paths))
         spec = self.with_edges(paths, spec)
+        changes, left_out = add_apart(paths, lambda path: self.add_file(path, spec, how, progress, period))
+        if left_out and not changes:
+            raise left_out[0]
+        return Added.of_files(changes, left_out)
 
-        def add(path: Location) -> Added:
-            if period is None:
-                return self._add_log(path, spec, how, progress)
-            sketch = sketch_files(Locations([path]), spec, progress=progress)
-            source = how.source or fspath(path)
-            return self.add(sketch, period, source=source, age=how.age, replace=how.replace, allow=how.allow)
+    def add_file(
+        self, path: Location, spec: RowSpec, how: Addition, progress: Callable[[int], Any] | None, period: str | None
+    ) -> Added:
+        """Add one file as a whole, or nothing of it.
 
-        return add_apart(paths, add)
+        Parameters
+        ----------
+        path : the file.
+        spec : how its rows are read, with the edges of its fields.
+        how, progress, period : as in `add_paths`.
+
+        Returns
+        -------
+        Added : what changed.
+        """
+        if period is None:
+            return self._add_log(path, spec, how, progress)
+        sketch = sketch_files(Locations([path]), spec, progress=progress)
+        source = how.source or fspath(path)
+        return self.add(sketch, period, source=source, age=how.age, replace=how.replace, allow=how.allow)
 
     def with_edges(self, paths: Locations, spec: RowSpec) -> RowSpec:
         """Return how files are read, numbers that are fields cut as those of the rows that are there already.
@@ -314,24 +330,20 @@ class Journal(OfHead):
 
     # -- reading --------------------------------------------------------------------------------------------------
 
-    def _rows(self, query: sa.Select[Any]) -> list[Any]:
-        """Return the rows of a query of one table that belong to the head; none if the head is not there."""
-        return self.store.rows_of(self.head, query)
-
-    def all_counts(self) -> dict[int, tuple[Entry, int]]:
-        """Return every count, also earlier ones of the same source, and of how many periods it was merged."""
-        in_order = self._rows(sa.select(*_DESCRIPTION).order_by(entries.c.id))
-        return {row.id: (_entry(row), row.merged_periods) for row in in_order}
+    def all_counts(self) -> dict[int, Entry]:
+        """Return every count, also earlier ones of the same source."""
+        in_order = self._rows(sa.select(entries.c.id, *_DESCRIPTION).order_by(entries.c.id))
+        return {number: Entry(*described) for number, *described in in_order}
 
     def latest(self) -> dict[int, Entry]:
         """Return what counts: of several counts of a source and period the one of the latest age."""
         best: dict[tuple[str, str], tuple[float, int]] = {}
         counts = self.all_counts()
-        for number, (entry, _) in counts.items():
+        for number, entry in counts.items():
             age = np.inf if entry.age is None else entry.age
             if age >= best.get((entry.source, entry.period), (-1.0, 0))[0]:
                 best[entry.source, entry.period] = (age, number)
-        return {number: counts[number][0] for number in sorted(number for _, number in best.values())}
+        return {number: counts[number] for number in sorted(number for _, number in best.values())}
 
     def entries(self) -> list[Entry]:
         """Return what counts, one entry per period and source: the count of the latest age."""
@@ -339,7 +351,7 @@ class Journal(OfHead):
 
     def counts(self) -> list[tuple[Entry, Callable[[], Sketch]]]:
         """Return every count, also earlier ones of the same source, and what reads its rows."""
-        return [(entry, partial(self._one, number)) for number, (entry, _) in self.all_counts().items()]
+        return [(entry, partial(self._one, number)) for number, entry in self.all_counts().items()]
 
     def _one(self, number: int) -> Sketch:
         return self.sketches_of([number])[number]
@@ -355,13 +367,13 @@ class Journal(OfHead):
 
     def merged_periods(self) -> dict[str, int]:
         """Return how many periods each period was merged of, for those that were merged of several."""
-        return {entry.period: number for entry, number in self.all_counts().values() if number > 1}
+        return {entry.period: entry.merged_periods for entry in self.all_counts().values() if entry.merged_periods > 1}
 
     def arrival(self) -> ArrivalCurve | None:
         """Return the share of positives that has arrived by age; None unless a period was counted at several ages."""
         if all(entry.age is None for entry in self.entries()):
             return None
-        return ArrivalCurve.learn([entry for entry, _ in self.all_counts().values()])
+        return ArrivalCurve.learn(self.all_counts().values())
 
     @property
     def periods(self) -> list[str]:
@@ -526,10 +538,9 @@ class Journal(OfHead):
         """
         problems = []
         self.store.require_head(self.head)
-        past = self.snapshot()
-        for number, (entry, _) in past.all_counts().items():
+        for entry, read in self.snapshot().counts():
             try:
-                if sketch_digest(past.sketches_of([number])[number]) != entry.digest:
+                if sketch_digest(read()) != entry.digest:
                     problems.append(
                         f"{entry.period} of {entry.source} in {self.path} has other rows than were added; remove it, "
                         "and add it again"
@@ -545,27 +556,23 @@ class JournalSnapshot(Journal):
     def __init__(self, journal: Journal) -> None:
         """Begin to read; what is read stays as it is until `close`, or until this object ends."""
         super().__init__(journal.store, journal.head)
-        self._number = self.store.require_head(self.head).id
-        self._connection, close = self.store.database.pinned()
-        self.close: Callable[[], Any] = weakref.finalize(self, close)
-        self._counts: dict[int, tuple[Entry, int]] | None = None
+        self.store.require_head(self.head)
+        block = ExitStack()
+        self._connection = block.enter_context(self.store.database.reading())
+        self._connection.execute(sa.select(sa.func.count(heads.c.id)))  # the first statement decides what is seen
+        self.close: Callable[[], Any] = weakref.finalize(self, block.close)
+        self._counts: dict[int, Entry] | None = None
 
     def snapshot(self) -> "JournalSnapshot":
         """Return itself: it stays as it is."""
         return self
 
-    def all_counts(self) -> dict[int, tuple[Entry, int]]:
+    def all_counts(self) -> dict[int, Entry]:
         """Return every count, as `Journal.all_counts` does, read once."""
         if self._counts is None:
             self._counts = super().all_counts()
         return self._counts
 
     def _rows(self, query: sa.Select[Any]) -> list[Any]:
-        (table,) = query.get_final_froms()
         with self.store.database.translated():
-            return list(self._connection.execute(query.where(table.c.head == self._number)))
-
-
-def _entry(row: Any) -> Entry:
-    age = None if row.age == np.inf else row.age
-    return Entry(row.period, row.source, row.digest, row.rows, row.weight, row.positives, age, row.largest_weight)
+            return list(self._connection.execute(of_head(query, self.head)))

@@ -1,5 +1,8 @@
 """The tables of a store, written once: SQLite and PostgreSQL get the same ones."""
 
+import math
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -11,6 +14,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    TypeDecorator,
     UniqueConstraint,
 )
 
@@ -19,6 +23,21 @@ SCHEMA = "0002"
 
 METADATA = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts up by itself in SQLite
+
+
+class Age(TypeDecorator[float]):
+    """How many periods after its end a period was counted; None, for complete labels, is infinite in the database."""
+
+    impl = Double
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Any) -> float:
+        """Return what is written."""
+        return math.inf if value is None else value
+
+    def process_result_value(self, value: float | None, dialect: Any) -> float | None:
+        """Return what was read."""
+        return None if value == math.inf else value
 
 
 def _head(*, primary_key: bool = False) -> Column[int]:
@@ -51,7 +70,7 @@ entries = Table(  # the journal: the count of one source for one period, made at
     _head(),
     Column("period", Text, nullable=False),
     Column("source", Text, nullable=False),
-    Column("age", Double, nullable=False),  # infinite for complete labels
+    Column("age", Age, nullable=False),
     Column("digest", Text, nullable=False),
     Column("rows", BigInteger, nullable=False),
     Column("weight", Double, nullable=False),
@@ -70,7 +89,7 @@ keys = Table(  # what was merged into another entry: adding it again changes not
     _head(primary_key=True),
     Column("source", Text, primary_key=True),
     Column("period", Text, primary_key=True),
-    Column("age", Double, primary_key=True),
+    Column("age", Age, primary_key=True),
     Column("digest", Text, nullable=False),
     Index("keys_period", "head", "period"),
 )

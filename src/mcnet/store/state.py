@@ -44,7 +44,7 @@ class LoopState(OfHead):
         last : how many, the latest; all if None.
         """
         query = sa.select(runs.c.line).order_by(runs.c.id.desc()).limit(last)
-        return [json.loads(row.line) for row in reversed(self.store.rows_of(self.head, query))]
+        return [json.loads(row.line) for row in reversed(self._rows(query))]
 
     # -- states of the tracker ------------------------------------------------------------------------------------
 
@@ -77,10 +77,10 @@ class LoopState(OfHead):
 
         One that is damaged has an empty state and no sketches.
         """
-        known = self.store.rows_of(self.head, sa.select(checkpoints.c.ticks).order_by(checkpoints.c.ticks.desc()))
+        known = self._rows(sa.select(checkpoints.c.ticks).order_by(checkpoints.c.ticks.desc()))
         for (ticks,) in known:
             # One that was dropped meanwhile is not found any more.
-            for found in self.store.rows_of(self.head, sa.select(checkpoints).where(checkpoints.c.ticks == ticks)):
+            for found in self._rows(sa.select(checkpoints).where(checkpoints.c.ticks == ticks)):
                 try:
                     sketches = msgspec.msgpack.decode(found.sketches, type=dict[str, bytes])
                     yield ticks, json.loads(found.document), sketches
@@ -122,7 +122,7 @@ class LoopState(OfHead):
         kind : as in `put`.
         """
         query = sa.select(documents.c.name, documents.c.document).where(documents.c.kind == kind)
-        return {name: json.loads(document) for name, document in self.store.rows_of(self.head, query)}
+        return {name: json.loads(document) for name, document in self._rows(query)}
 
     def replace_all(self, kind: str, wanted: Mapping[str, Any]) -> None:
         """Let these documents be all of a kind; those that are so already stay as they are.

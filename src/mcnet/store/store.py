@@ -158,10 +158,8 @@ class Store:
         """
         if not self.database.exists():
             return []
-        (table,) = query.get_final_froms()
-        number = sa.select(heads.c.id).where(heads.c.name == head).scalar_subquery()
         with self.database.reading() as connection:
-            return list(connection.execute(query.where(table.c.head == number)))
+            return list(connection.execute(of_head(query, head)))
 
     def require_head(self, name: str) -> Head:
         """Return a head; refuse one that is not there.
@@ -508,6 +506,10 @@ class OfHead:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store.name!r}, {self.head!r})"
 
+    def _rows(self, query: sa.Select[Any]) -> list[Any]:
+        """Return the rows of a query of one table that belong to the head; none if the head is not there."""
+        return self.store.rows_of(self.head, query)
+
     def changing(self, *, create: bool = False) -> AbstractContextManager[tuple[Connection, Head]]:
         """Change something of the head in one transaction, one process at a time.
 
@@ -558,6 +560,12 @@ def _one_slip(short: str, long: str) -> bool:
         return len(at) == 1 and len(long) >= _LONG_WORD and at[0] < len(long) - 1
     at = [place for place in range(len(long)) if long[:place] + long[place + 1 :] == short]  # several if it is doubled
     return bool(at) and (len(at) > 1 or len(long) >= _LONG_WORD) and not long[at[0]].isdigit()
+
+
+def of_head(query: sa.Select[Any], head: str) -> sa.Select[Any]:
+    """Return a query of one table, restricted to the rows of the head of a name."""
+    (table,) = query.get_final_froms()
+    return query.where(table.c.head == sa.select(heads.c.id).where(heads.c.name == head).scalar_subquery())
 
 
 _HEAD = sa.select(heads).where(heads.c.name == sa.bindparam("name"))

@@ -204,7 +204,7 @@ class Registry(OfHead):
         most : how many to look at; all if None.
         """
         query = sa.select(versions.c.number, versions.c.about).order_by(versions.c.number.desc()).limit(most)
-        return [self._described(*one) for one in reversed(self.store.rows_of(self.head, query))]
+        return [self._described(*one) for one in reversed(self._rows(query))]
 
     def _described(self, number: int, about: str) -> Version | DamagedVersion:
         try:
@@ -217,7 +217,7 @@ class Registry(OfHead):
         return DamagedVersion(number, reason)
 
     def _version(self, number: int) -> Version:
-        rows = self.store.rows_of(self.head, sa.select(versions.c.about).where(versions.c.number == number))
+        rows = self._rows(sa.select(versions.c.about).where(versions.c.number == number))
         if not rows:
             raise FileFormatError(f"version {number} of {self.path} was deleted; promote another version")
         found = self._described(number, rows[0].about)
@@ -293,7 +293,7 @@ class Registry(OfHead):
                 raise InputError(f"no model was refused in {self.path}")
             return json.dumps(refused).encode()
         chosen = self.version(version)
-        rows = self.store.rows_of(self.head, sa.select(versions.c.model).where(versions.c.number == chosen.number))
+        rows = self._rows(sa.select(versions.c.model).where(versions.c.number == chosen.number))
         content = rows[0].model if rows else None
         if not isinstance(content, bytes) or hashlib.sha256(content).hexdigest() != chosen.digest:
             raise FileFormatError(
@@ -322,7 +322,7 @@ class Registry(OfHead):
         last : how many lines, the latest; all if None.
         """
         query = sa.select(history.c.line).order_by(history.c.id.desc()).limit(last)
-        return [json.loads(row.line) for row in reversed(self.store.rows_of(self.head, query))]
+        return [json.loads(row.line) for row in reversed(self._rows(query))]
 
     def verify(self) -> list[str]:
         """Load every version, follow the pointer, and find what is wrong.

@@ -242,7 +242,7 @@ def follow_journal(journal: Journal, learner: Learner, afresh: Callable[[], Lear
     journal lacks periods that were learnt: these would be forgotten.
     """
     journal = journal.snapshot()  # others may add to it meanwhile
-    warn_of_merged_periods(journal, stacklevel=3)
+    warn_of_merged_periods(journal)
     digests = past_digests(journal)
     periods = list(digests)
     known = 0
