@@ -191,12 +191,12 @@ class Journal(OfHead):
         -------
         Added : what changed, over all files.
         """
-        paths, how = expand_paths(files), Addition(source, age, counted, replace, allow)
-        how.check(len(paths))
+        how = Addition(source, age, counted, replace, allow)
+        how.check()
         more: dict[str, Any] = {"value": value, "value_per_positive": value_per_positive, "resolution": resolution}
         more |= {"score_type": score_type, "negatives_kept": negatives_kept}
         spec = RowSpec(score, label, field_names(field), weight, **more).with_time(time, every)
-        return self.add_paths(paths, spec, how, progress)
+        return self.add_paths(expand_paths(files), spec, how, progress)
 
     def add_paths(
         self,
@@ -220,6 +220,7 @@ class Journal(OfHead):
         -------
         Added : what changed, over all files.
         """
+        how.check(len(paths))
         spec = self.with_edges(paths, spec)
         changes, left_out = add_apart(paths, lambda path: self.add_file(path, spec, how, progress, period))
         if left_out and not changes:
