@@ -16,7 +16,7 @@ from tests.golden.make import SCORES, VALUES, rows
 import mcnet
 from mcnet._shared.files import checksum
 from mcnet.errors import BusyError, FileFormatError, InputError
-from mcnet.operations.learning import Checkpoints, learn_journal
+from mcnet.operations.learning import learn_journal
 from mcnet.store.entries import entry_of
 from mcnet.store.import_folders import import_folder
 from mcnet.store.store import Store
@@ -105,7 +105,7 @@ def test_a_registry_has_its_versions_pointer_hold_history_and_loop(store_address
     assert ticks == sorted(ticks, reverse=True)
     assert ticks[0] == 8
     import_folder(store, folder / "loop" / "journal", "ctr")
-    learnt = learn_journal(store.journal("ctr"), Checkpoints(store.state("ctr")), method="per-field", delay=0)
+    learnt = learn_journal(store.journal("ctr"), store.state("ctr"), method="per-field", delay=0)
     assert learnt.new == [], "the tracker goes on where it was"
     assert Monitor.of_document(store.state("ctr").get("monitor"), "the monitor").last_period
     assert ours.release("looked at")

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from tests.store.conftest import model, rows
 
 from mcnet.errors import BusyError, InputError
-from mcnet.operations.learning import Checkpoints, learn_journal
+from mcnet.operations.learning import learn_journal
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.store import Store
 
@@ -307,7 +307,7 @@ def test_suspect_periods_are_marked_one_by_one(store):
 
 
 def test_a_tracker_goes_on_from_its_checkpoint_and_late_rows_cost_what_they_are_late(store):
-    journal, saved = store.journal("ctr"), Checkpoints(store.state("ctr"))
+    journal, saved = store.journal("ctr"), store.state("ctr")
     for day in range(1, 9):
         journal.add(rows(day, 400), f"2026-11-{day:02}", source="a")
     settings = {"method": "platt-field", "delay": 0}
@@ -322,7 +322,7 @@ def test_a_tracker_goes_on_from_its_checkpoint_and_late_rows_cost_what_they_are_
     third = learn_journal(journal.snapshot(), saved, **settings)
     assert "2026-11-08" in third.new
     assert "2026-11-01" not in third.new
-    fresh = learn_journal(journal.snapshot(), Checkpoints(store.state("other")), **settings)
+    fresh = learn_journal(journal.snapshot(), store.state("other"), **settings)
     probe = np.linspace(0.1, 0.9, 9)
     found, expected = (one.learner.model().predict(probe, ["NL"] * 9) for one in (third, fresh))
     np.testing.assert_allclose(found, expected, rtol=1e-9)

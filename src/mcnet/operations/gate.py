@@ -19,7 +19,7 @@ from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import load, save_model
 from mcnet.operations.learning import Judged, sketch_log_loss
 from mcnet.rows.fields import MISSING_LABEL
-from mcnet.rows.periods import elapsed_periods, periods_between, sorted_periods
+from mcnet.rows.periods import HALF_A_PERIOD, elapsed_periods, periods_between, sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.journal import Journal
 from mcnet.store.versions import Version
@@ -28,20 +28,14 @@ from mcnet.tracking.monitor import Alarm, CellProbabilities, Monitor
 
 # Which periods came after the fit of a version.
 
-HALF_A_PERIOD = 0.5
-"""Slack for periods that are not all of one length, such as months."""
-
 
 class VersionTimes:
     """The places of periods, and of the ends of fits, on one line of time."""
 
     def __init__(self, periods: Sequence[str], versions: Iterable[Version], delay: int) -> None:
         """Order the periods; a fit that ended with a period of another kind is as one that does not tell its end."""
-        ends = set()
-        for version in versions:
-            if version.fitted_until is not None and _are_alike(periods, version.fitted_until):
-                ends.add(version.fitted_until)
-        order = sorted_periods(list({*periods, *ends}))
+        told = {version.fitted_until for version in versions if version.fitted_until is not None}
+        order = sorted_periods(list({*periods, *(end for end in told if _are_alike(periods, end))}))
         self._behind = dict(zip(order, elapsed_periods(order).tolist(), strict=True))
         self._delay = delay
 
@@ -335,6 +329,10 @@ RECENT_PERIODS = 7
 """How far probabilities move is weighed by the rows of this many periods, the latest."""
 
 
+LoadVersion = Callable[[int], CalibrationModel | None]
+"""Returns the model of a version by its number; None if it cannot be read any more."""
+
+
 @dataclass(frozen=True)
 class Current:
     """The version that is served, and its model."""
@@ -349,8 +347,7 @@ class ServedPast:
 
     versions: Mapping[str, Version] = field(default_factory=dict)
     """The version of each period."""
-    load: Callable[[int], CalibrationModel | None] = lambda _: None
-    """Returns the model of a version; None if it cannot be read any more."""
+    load: LoadVersion = lambda _: None
     delay: int = 0
     """After how many further periods labels are known."""
 
@@ -365,7 +362,7 @@ class Verdict:
     """Why there is no judging yet, if there are too few periods."""
     comparison: Comparison | None = None
     shift: Shift | None = None
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     """The contexts that its sentences name."""
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -16,7 +16,7 @@ from mcnet.metrics.calibration_error import group_pcoc
 from mcnet.metrics.scores import CLIP
 from mcnet.metrics.sums import group_sums
 from mcnet.model.model import CalibrationModel
-from mcnet.rows.periods import periods_between
+from mcnet.rows.periods import HALF_A_PERIOD, periods_between
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
 from mcnet.store.entries import past_digests
@@ -92,60 +92,41 @@ def period_pcoc(sketch: Sketch, probability: FloatArray) -> Pcoc:
     return value, low, high
 
 
-# Saved states of the tracker, also older ones, so that rows which arrive late do not cost a replay of everything.
+# Saved states of the tracker, also older ones, so that rows which arrive late do not cost a replay of everything. Each
+# has the periods that were judged on the way to it, and is of use as long as the periods that it learnt are the same in
+# the journal. They are a cache: whatever is lost is learnt again from the journal.
 
 
-class Checkpoints:
-    """The states of the tracker in a store, each with the periods that were judged on the way to it.
+def _latest_state(
+    state: LoopState, digests: Mapping[str, str], settings: tuple[str, tuple[float, ...] | None, int]
+) -> tuple[Learner, list[Judged]] | None:
+    """Return the latest state that has learnt what the journal still has, with these settings."""
+    for learner, judged in _saved_states(state, []):
+        if (learner.method, learner.given_memories, learner.delay) != settings:
+            continue
+        if learner.clock.last is not None and digests.get(learner.clock.last) == learner.journal_digest:
+            return learner, judged
+    return None
 
-    A state is of use as long as the periods that it learnt are the same in the journal. They are a cache: whatever is
-    lost is learnt again from the journal.
 
-    Parameters
-    ----------
-    state : what the loop of a head keeps.
-    """
+def _saved_states(state: LoopState, problems: list[str]) -> Iterator[tuple[Learner, list[Judged]]]:
+    """Yield the states that can be read, the latest first; say which ones cannot, a sentence each."""
+    for ticks, document, sketches in state.checkpoints():
+        name = f"the state of the tracker of {state.head} after {ticks} periods"
+        again = "the next update learns it again from the journal"
+        try:
+            learner = tracker_of_state(document.get("tracker"), partial(_sketch_of, sketches), name, again)
+            yield learner, [Judged.restored(one) for one in document["judged"]]
+        except (McnetError, ValueError, TypeError, KeyError, AttributeError) as error:
+            problems.append(str(error) if isinstance(error, McnetError) else f"{name} cannot be read; {again}")
 
-    def __init__(self, state: LoopState) -> None:
-        self._state = state
 
-    def latest(
-        self, digests: Mapping[str, str], settings: tuple[str, tuple[float, ...] | None, int]
-    ) -> tuple[Learner, list[Judged]] | None:
-        """Return the latest state that has learnt what the journal still has, with these settings."""
-        for learner, judged in self._readable():
-            if (learner.method, learner.given_memories, learner.delay) != settings:
-                continue
-            if learner.clock.last is not None and digests.get(learner.clock.last) == learner.journal_digest:
-                return learner, judged
-        return None
-
-    def problems(self) -> list[str]:
-        """Read every state, and say which ones cannot be read, a sentence each."""
-        found: list[str] = []
-        for _ in self._readable(found):
-            pass
-        return found
-
-    def _readable(self, problems: list[str] | None = None) -> Iterator[tuple[Learner, list[Judged]]]:
-        """Yield the states that can be read, the latest first."""
-        for ticks, document, sketches in self._state.checkpoints():
-            name = f"the state of the tracker of {self._state.head} after {ticks} periods"
-            again = "the next update learns it again from the journal"
-            try:
-                learner = tracker_of_state(document.get("tracker"), partial(_sketch_of, sketches), name, again)
-                yield learner, [Judged.restored(one) for one in document["judged"]]
-            except (McnetError, ValueError, TypeError, KeyError, AttributeError) as error:
-                if problems is not None:
-                    said = str(error) if isinstance(error, McnetError) else f"{name} cannot be read; {again}"
-                    problems.append(said)
-
-    def save(self, learner: Learner, judged: Sequence[Judged]) -> None:
-        """Save a state as a whole, and drop those that are needed no more."""
-        tracker, sketches = tracker_state(learner)
-        document = {"tracker": tracker, "judged": [asdict(one) for one in judged]}
-        content = {name: stored_bytes(sketch) for name, sketch in sketches.items()}
-        self._state.save_checkpoint(learner.clock.ticks, document, content)
+def _save_state(state: LoopState, learnt: "Learnt") -> None:
+    """Save a state as a whole, and drop those that are needed no more."""
+    tracker, sketches = tracker_state(learnt.learner)
+    document = {"tracker": tracker, "judged": [asdict(one) for one in learnt.judged]}
+    content = {name: stored_bytes(sketch) for name, sketch in sketches.items()}
+    state.save_checkpoint(learnt.learner.clock.ticks, document, content)
 
 
 def check_loop(state: LoopState) -> list[str]:
@@ -159,7 +140,9 @@ def check_loop(state: LoopState) -> list[str]:
     -------
     list[str] : a sentence per problem; empty if there is none.
     """
-    problems = Checkpoints(state).problems()
+    problems: list[str] = []
+    for _ in _saved_states(state, problems):
+        pass
     try:
         evidence = state.get(MONITOR)
         if evidence is not None:
@@ -182,8 +165,6 @@ MOST_JUDGED = 500
 MOST_FORECASTS = 60
 """Of so many periods, the latest that were learnt now, the forecasts are kept for the monitor."""
 SECONDS_BETWEEN_CHECKPOINTS = 10.0
-HALF_A_PERIOD = 0.5
-"""Slack for periods that are not all of one length, such as months."""
 
 
 @dataclass
@@ -213,7 +194,7 @@ class Learnt:
 
 def learn_journal(
     journal: Journal,
-    checkpoints: Checkpoints,
+    state: LoopState,
     *,
     method: str,
     delay: int,
@@ -226,7 +207,7 @@ def learn_journal(
     Parameters
     ----------
     journal : the rows.
-    checkpoints : where the states of earlier runs are, and that of this one is saved.
+    state : where the states of earlier runs are, and that of this one is saved.
     method, delay : as in `Tracker`.
     until : the last period to learn; all if None.
     look : keep periods that are suspect at a look, and do not learn them; those that were released are.
@@ -236,7 +217,7 @@ def learn_journal(
     periods = periods_between(list(digests), None, until)
     if not periods:
         return None
-    known = checkpoints.latest({period: digests[period] for period in periods}, (method, None, delay))
+    known = _latest_state(state, {period: digests[period] for period in periods}, (method, None, delay))
     learnt = Learnt(Learner(method, None, delay), []) if known is None else Learnt(*known)
     last = learnt.learner.clock.last
     left = periods if last is None else periods[periods.index(last) + 1 :]
@@ -251,11 +232,11 @@ def learn_journal(
             recent.append((period, probability))
         behind = len(left) - 1 - place
         if behind and (behind.bit_count() == 1 or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS):
-            checkpoints.save(learnt.learner, learnt.judged)
+            _save_state(state, learnt)
             saved = time.monotonic()
         if progress is not None:
             progress(place + 1, len(left))
-    checkpoints.save(learnt.learner, learnt.judged)
+    _save_state(state, learnt)
     learnt.forecasts = dict(recent)
     return learnt
 

@@ -19,7 +19,7 @@ from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.operations.alerts import alert_counts
-from mcnet.operations.gate import MOVES, SHOWN_MOVES, ServedPast, VersionTimes, ends_at_or_after
+from mcnet.operations.gate import MOVES, SHOWN_MOVES, LoadVersion, VersionTimes, ends_at_or_after
 from mcnet.operations.learning import Learnt, period_pcoc
 from mcnet.rows.periods import periods_between, sorted_periods
 from mcnet.store.journal import Journal
@@ -305,8 +305,8 @@ class Watched:
 
 def watch(
     journal: Journal,
-    registry: Registry,
     state: LoopState,
+    load: LoadVersion,
     *,
     forecasts: Mapping[str, FloatArray],
     promoted: Sequence[Version],
@@ -321,7 +321,8 @@ def watch(
 
     Parameters
     ----------
-    journal, registry, state : the rows, the versions, and what earlier runs have recorded.
+    journal, state : the rows, and what earlier runs have recorded.
+    load : as `loader` returns it.
     forecasts : of periods learnt now, what the tracker forecast for each cell.
     promoted : the versions that were current one after the other, before this run.
     delay : after how many further periods labels are known.
@@ -335,11 +336,10 @@ def watch(
     served: list[dict[str, Any]] = []
     valued = False
     times = VersionTimes(periods, promoted, delay)
-    model = loader(registry)
     for period, sketch in journal.sketches(new[0], new[-1]) if new else ():
         version = _served_in(period, promoted, times)
         if version is not None:
-            loaded = model(version.number)
+            loaded = load(version.number)
             if loaded is None or not set(version.fields) <= set(sketch.contexts.names):
                 monitor.last_period = period  # a model of other fields cannot be judged by these rows
                 continue
@@ -352,11 +352,11 @@ def watch(
             monitor.learn(sketch, period, CellProbabilities(forecasts[period]))
         else:
             monitor.last_period = period
-    return Watched(monitor, served, _served_money(journal, registry, state, served, valued))
+    return Watched(monitor, served, _served_money(journal, state, load, served, valued))
 
 
 def _served_money(
-    journal: Journal, registry: Registry, state: LoopState, new: Sequence[dict[str, Any]], valued: bool
+    journal: Journal, state: LoopState, load: LoadVersion, new: Sequence[dict[str, Any]], valued: bool
 ) -> dict[str, Any] | None:
     """Return the money of the last periods, of which `new` are `valued` (have rows with values) or not."""
     value = journal.store.require_head(journal.head).value
@@ -367,9 +367,9 @@ def _served_money(
     versions = {one["period"]: one["version"] for one in [*recorded, *new]}
     periods = sorted_periods(list(versions))[-MONEY_PERIODS:]
     known = {} if before is None or before["value"] != value else {one["period"]: one for one in before["periods"]}
-    model, over_time = loader(registry), MoneyOverTime()
+    over_time = MoneyOverTime()
     for period, sketch in journal.sketches(periods[0], periods[-1]) if periods else ():
-        served = model(int(versions[period])) if period in versions else None
+        served = load(int(versions[period])) if period in versions else None
         if served is None or not set(served.fields) <= set(sketch.contexts.names):
             continue
         over_time.add_valued(period, sketch, served, value, known.get(period))
@@ -404,7 +404,7 @@ def _continued(known: Any, promoted: Sequence[Version], alpha: float) -> Monitor
     return fresh
 
 
-def loader(registry: Registry) -> Callable[[int], CalibrationModel | None]:
+def loader(registry: Registry) -> LoadVersion:
     """Return a function that loads a version, each once; None for one that was damaged or pruned since it served."""
 
     @cache
@@ -419,8 +419,8 @@ def loader(registry: Registry) -> Callable[[int], CalibrationModel | None]:
 
 def served_past(
     registry: Registry, state: LoopState, periods: Sequence[str], promoted: Sequence[Version], delay: int
-) -> ServedPast:
-    """Return what was served in past periods: as the runs since have recorded it, else by when it was published."""
+) -> dict[str, Version]:
+    """Return what served past periods: as the runs since have recorded it, else by when it was published."""
     times = VersionTimes(periods, promoted, delay)
     found = {period: _served_in(period, promoted, times) for period in periods}
     recorded = {one["period"]: one["version"] for run in state.runs(RUNS_READ) for one in run["served"]}
@@ -429,7 +429,7 @@ def served_past(
         with suppress(FileFormatError, InputError):  # pruned or damaged since
             name = recorded[period]
             found[period] = known.get(name) or registry.version(int(name))
-    return ServedPast({period: one for period, one in found.items() if one is not None}, loader(registry), delay)
+    return {period: one for period, one in found.items() if one is not None}
 
 
 def _served_in(period: str, promoted: Sequence[Version], times: VersionTimes) -> Version | None:

@@ -17,9 +17,9 @@ from mcnet.field_search import search
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text
 from mcnet.operations.alerts import Event, add_events, alarm_event, make_key
-from mcnet.operations.gate import COMPARED_PERIODS, Current, Gate, Verdict, ends_after
-from mcnet.operations.learning import Checkpoints, Learnt, learn_journal
-from mcnet.operations.status import STATUS, Watched, run_document, served_past, status_of, watch
+from mcnet.operations.gate import COMPARED_PERIODS, Current, Gate, LoadVersion, ServedPast, Verdict, ends_after
+from mcnet.operations.learning import Learnt, learn_journal
+from mcnet.operations.status import STATUS, Watched, loader, run_document, served_past, status_of, watch
 from mcnet.report.monitor_page import write_status_page
 from mcnet.rows.columns import check_value
 from mcnet.rows.locations import Location, Locations
@@ -332,9 +332,7 @@ def update(
             journal.compact_feedback(last)
             past = journal.snapshot()
             late = delay_in_periods(delay, past.periods, every)
-            learnt = learn_journal(
-                past, Checkpoints(state), method=method, delay=late, until=last, look=look, progress=progress
-            )
+            learnt = learn_journal(past, state, method=method, delay=late, until=last, look=look, progress=progress)
             run = _Run(opened, lease, opened.versions(name), state, past, gate, late, alpha, force, note, started)
             done = run.publish_and_record(learnt, added, status)
             past.close()
@@ -394,51 +392,52 @@ class _Run:
             why = "the journal has no period to learn yet"
             done = Update("nothing new", why, _name(before), added=added, status=status)
             with self.store.transaction(self.lease):
-                return self._record(done, None, None, last)
+                return self._record(done, None, None, (), last)
         until = learnt.learner.clock.last
         assert until is not None
         seconds = learnt.learner.clock.period_seconds
         (read,) = shown_periods([until], seconds=seconds)
-        kept = {one.period for one in learnt.learner.look.suspects if one.state in ("waiting", "left out")}
+        look = learnt.learner.look
+        suspects = [one for one in look.suspects if one.state in ("waiting", "left out")]
+        kept = {one.period for one in suspects}
         periods = tuple(period for period in learnt.new if period not in kept)
         facts: dict[str, Any] = {"added": added, "learnt": periods, "until": read, "status": status}
         made_current = before is not None and before.rows_digest == learnt.digest
+        load = loader(self.registry)
         candidate: CalibrationModel | None = None
         if self._was_decided(last, learnt.digest, made_current):
-            done = Update("nothing new", f"everything until {read} was learnt before", _name(before), **facts)
+            why = f"everything until {read} was learnt before"
         elif before is not None and made_current:
-            done = Update("nothing new", f"version {before.name} is made of these very rows", before.name, **facts)
+            why = f"version {before.name} is made of these very rows"
         elif before is not None and not self.force and ends_after(before, until):
             (fitted,) = shown_periods([before.fitted_until or ""], seconds=seconds)
             why = f"version {before.name} was fitted until {fitted}, later than {read}"
-            done = Update("nothing new", why, before.name, **facts)
         else:
             candidate = learnt.model(self.journal.periods[0])
-            verdict = self._judged(candidate, promoted, learnt)
+            verdict = self._judged(candidate, promoted, learnt, load)
         watched = watch(
             self.journal,
-            self.registry,
             self.state,
+            load,
             forecasts=learnt.forecasts,
             promoted=promoted,
             delay=self.delay,
             until=until,
             alpha=self.alpha,
         )
-        told_before = {tuple(alarm) for alarm in last.get("alarms_told", [])}
-        look = learnt.learner.look
         alarms = [*watched.monitor.alarms, *([look.alarm] if look.alarm is not None else [])]
-        new = tuple(alarm for alarm in alarms if (alarm.what, alarm.raised) not in told_before)
-        told_suspects = last.get("suspects_told", [])
-        suspects = [one for one in look.suspects if [one.period, one.cause] not in told_suspects]
-        suspects = [one for one in suspects if one.state in ("waiting", "left out")]
+        alarms_told, suspects_told = last.get("alarms_told", []), last.get("suspects_told", [])
+        new = tuple(alarm for alarm in alarms if [alarm.what, alarm.raised] not in alarms_told)
+        suspects = [one for one in suspects if [one.period, one.cause] not in suspects_told]
         told = tuple(self._suspect_line(one) for one in suspects)
         with self.store.transaction(self.lease):
-            if candidate is not None:
+            if candidate is None:
+                done = Update("nothing new", why, _name(before), **facts)
+            else:
                 done = self._decide(candidate, verdict, learnt.digest, before, facts)
             done = dataclasses.replace(done, alarms=new, suspect=told)
             self._alert(done, suspects, last, learnt.digest)
-            return self._record(done, learnt, watched, last)
+            return self._record(done, learnt, watched, alarms, last)
 
     @property
     def _shell(self) -> str:
@@ -478,11 +477,14 @@ class _Run:
         released = decided["outcome"] == "held" and self.registry.held is None
         return not (self.force or released or decided["gate"] != asdict(self.gate))
 
-    def _judged(self, candidate: CalibrationModel, promoted: Sequence[Version], learnt: Learnt) -> Verdict:
+    def _judged(
+        self, candidate: CalibrationModel, promoted: Sequence[Version], learnt: Learnt, load: LoadVersion
+    ) -> Verdict:
         """Ask the gate."""
         before = promoted[-1] if promoted else None
         periods = [one.period for one in learnt.judged[-COMPARED_PERIODS - 1 :]]
         current = None if before is None else Current(before, self.registry.load(before.number))
+        served = served_past(self.registry, self.state, periods, promoted, self.delay)
         return self.gate.judge(
             candidate,
             current,
@@ -491,7 +493,7 @@ class _Run:
             until=learnt.learner.clock.last,
             alpha=self.alpha,
             period_effect=learnt.learner.period_effect,
-            served=served_past(self.registry, self.state, periods, promoted, self.delay),
+            served=ServedPast(served, load, self.delay),
         )
 
     def _decide(
@@ -543,26 +545,31 @@ class _Run:
         newest = self.registry.newest(1)
         return newest[0] if newest and newest[0].rows_digest == digest else None
 
-    def _record(self, done: Update, learnt: Learnt | None, watched: Watched | None, last: dict[str, Any]) -> Update:
+    def _record(
+        self,
+        done: Update,
+        learnt: Learnt | None,
+        watched: Watched | None,
+        alarms: Sequence[Alarm],
+        last: dict[str, Any],
+    ) -> Update:
         """Keep the line of the run, the monitor, the marks of suspect periods, and what the status shows."""
         held = self.registry.held
         done = dataclasses.replace(done, held=None if held is None else str(held))
         decided = last.get("decided")
         if done.outcome != "nothing new" and learnt is not None:
             decided = {"digest": learnt.digest, "outcome": done.outcome, "gate": asdict(self.gate)}
-        look = None if learnt is None else learnt.learner.look
-        alarms = [] if watched is None else [*watched.monitor.alarms]
-        alarms += [] if look is None or look.alarm is None else [look.alarm]
-        names = [[alarm.what, alarm.raised] for alarm in alarms]
-        suspects = [] if look is None else [[one.period, one.cause] for one in look.suspects]
+        suspects = [] if learnt is None else learnt.learner.look.suspects
         served = [] if watched is None else watched.served
-        told = {"alarms_told": names, "suspects_told": suspects}
+        told = {
+            "alarms_told": [[alarm.what, alarm.raised] for alarm in alarms],
+            "suspects_told": [[one.period, one.cause] for one in suspects],
+        }
         _add_run(self.state, done, self.started, self.note, served=served, decided=decided, **told)
-        monitor = None if watched is None else watched.monitor
-        if monitor is not None:
-            self.state.put(MONITOR, monitor.document())
-        if look is not None:
-            marks = {str(one.period): {"cause": one.cause, "state": one.state} for one in look.suspects}
+        if watched is not None:
+            self.state.put(MONITOR, watched.monitor.document())
+        if learnt is not None:
+            marks = {str(one.period): {"cause": one.cause, "state": one.state} for one in suspects}
             self.state.replace_all(SUSPECT, marks)
         self.state.put(STATUS, run_document(self.journal, learnt, watched))
         make_key(self.state)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MOST_PERIODS = 120
 """The most periods that a plot over time shows: three months are days, not hours."""
 
+HALF_A_PERIOD = 0.5
+"""Slack for periods that are not all of one length, such as months."""
+
 _STEPS = {"1m": 60, "5m": 300, "15m": 900, "1h": 3600, "6h": 21_600, "1d": 86_400, "1w": 604_800, "1mo": 2_419_200}
 _UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "mo": 2_592_000, "y": 31_536_000}
 _LAST_STEP = "1y"

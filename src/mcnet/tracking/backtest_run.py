@@ -17,7 +17,7 @@ from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.scores import CLIP
 from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.rows.fields import MISSING_LABEL
-from mcnet.rows.periods import elapsed_periods
+from mcnet.rows.periods import HALF_A_PERIOD, elapsed_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.arrival import ArrivalCurve, corrected_sketch
 from mcnet.store.entries import Entry, past_digests
@@ -166,8 +166,6 @@ _VERSION = 1
 _SETTINGS, _LINES = "run.json", "periods.jsonl"
 SECONDS_BETWEEN_CHECKPOINTS = 10.0
 """The state of the tracker is saved no more often than this."""
-HALF_A_PERIOD = 0.5
-"""Slack for periods that are not all of one length, such as months."""
 
 
 @dataclass(frozen=True)
