@@ -295,7 +295,7 @@ def test_the_service_cuts_what_a_request_sends(rows, model, tmp_path):
         add = count_rows
 
     version = Registry(tmp_path / "ads.db").add(model, "first")
-    served, moment = Served(version, model, 0.0, tuple(map(frozenset, model.contexts.values))), "2026-11-16T07:30:00Z"
+    served, moment = Served(version, model), "2026-11-16T07:30:00Z"
     expected = model.predict_one(0.2, (33.0, moment, moment))
 
     def asked(question):

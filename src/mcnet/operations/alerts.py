@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from mcnet._shared.files import finite
@@ -32,7 +32,7 @@ from mcnet.version import __version__
 # Field values in alerts and metrics: as they are, as a hash that only the store can explain, or not at all.
 
 FieldValues = Literal["show", "hash", "hide"]
-FIELD_VALUES = ("show", "hash", "hide")
+FIELD_VALUES = get_args(FieldValues)
 HASH_KEY = "field value key"
 """The kind of the document with the key of the hashes; none before the first run of a head."""
 

@@ -505,14 +505,11 @@ class Gate:
         """
         judged = [one for one in past if not one.suspect]
         if current is None:
-            chosen = judged[-COMPARED_PERIODS:]
-            losses = [one.tracker_loss - one.base_loss for one in chosen]
-            return _compared("the scores as they are", chosen, losses)
+            return _compared("the scores as they are", [(one, one.base_loss) for one in judged[-COMPARED_PERIODS:]])
         later = later_than_fit(judged, current.version, served.delay)[-COMPARED_PERIODS:]
         if len(later) >= self.min_periods:
             of_current = _losses(journal, dict.fromkeys([one.period for one in later], current.model))
-            losses = [one.tracker_loss - of_current[one.period] for one in later]
-            return _compared(f"version {current.version.name}", later, losses)
+            return _compared(f"version {current.version.name}", [(one, of_current[one.period]) for one in later])
         chosen = []
         kept: dict[str, CalibrationModel] = {}
         for index in range(len(past))[-COMPARED_PERIODS:]:
@@ -524,9 +521,8 @@ class Gate:
                 chosen.append(past[index])
                 kept |= {} if model is None else {past[index].period: model}
         known = {one.period: one.before_loss for one in chosen} | _losses(journal, kept)
-        chosen = [one for one in chosen if known[one.period] is not None]
-        losses = [one.tracker_loss - (known[one.period] or 0.0) for one in chosen]
-        return _compared("the versions served then", chosen, losses)
+        beside = [(one, loss) for one in chosen if (loss := known[one.period]) is not None]
+        return _compared("the versions served then", beside)
 
 
 def _was_forecast(version: Version, past: Sequence[Judged], index: int, delay: int) -> bool:
@@ -563,10 +559,12 @@ def later_than_fit(judged: Sequence[Judged], version: Version, delay: int) -> li
     return later[1:] if version.rows_digest is not None else later
 
 
-def _compared(other: str, judged: Sequence[Judged], losses: Sequence[float]) -> Comparison | None:
-    if not judged:
+def _compared(other: str, beside: Sequence[tuple[Judged, float]]) -> Comparison | None:
+    """Compare the tracker's forecasts with something else, given what that has lost in each period."""
+    if not beside:
         return None
-    return compared(other, [one.period for one in judged], losses, [one.weight for one in judged])
+    periods, weight = zip(*((one.period, one.weight) for one, _ in beside), strict=True)
+    return compared(other, periods, [one.tracker_loss - loss for one, loss in beside], weight)
 
 
 def _moves(where: str, move: float) -> str:

@@ -273,7 +273,7 @@ def _following(learnt: Learnt) -> dict[str, Any]:
 def _monitor(monitor: Monitor) -> dict[str, Any]:
     table = monitor.table()
     if table.height:  # all rows first, then the values with most evidence
-        table = pl.concat([table.filter(pl.col("what").is_in(_OVERALL)), table.filter(~pl.col("what").is_in(_OVERALL))])
+        table = table.sort(~pl.col("what").is_in(_OVERALL), maintain_order=True)
     shown = table.head(SHOWN_VALUES).to_dicts()
     served = {one.what: one for one in monitor.served([line["what"] for line in shown])}
     return {

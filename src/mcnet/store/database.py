@@ -74,15 +74,12 @@ class Database:
             self.url = URL.create("sqlite", database=str(self.path.absolute()))
         self.is_sqlite = self.path is not None
         """Whether it is a file on this machine."""
+        self.name = str(self.path or self.url.set(drivername="postgresql").render_as_string(hide_password=True))
+        """How people know the database; without secrets."""
         self._engine: tuple[int, Engine] | None = None
         self._joined = threading.local()
         self._is_current = False
         self._file: tuple[int, int] | None = None
-
-    @property
-    def name(self) -> str:
-        """How people know the database; without secrets."""
-        return str(self.path or self.url.set(drivername="postgresql").render_as_string(hide_password=True))
 
     # -- transactions ---------------------------------------------------------------------------------------------
 

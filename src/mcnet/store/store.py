@@ -97,16 +97,13 @@ class Store:
     def __init__(self, address: str | PathLike[str]) -> None:
         """Name the database; nothing is read or written yet."""
         self.database = Database(address)
+        self.name = self.database.name
+        """How people know the store; without secrets."""
         self.shapes: dict[str, Any] = {}
         """The fields and the resolution of the rows of heads, as far as this process has seen them."""
 
     def __repr__(self) -> str:
         return f"Store({self.name!r})"
-
-    @property
-    def name(self) -> str:
-        """How people know the store; without secrets."""
-        return self.database.name
 
     def close(self) -> None:
         """End the connections to the database; whatever is done later opens new ones."""
@@ -502,6 +499,8 @@ class OfHead:
     def __init__(self, store: Store | str | PathLike[str], head: str | None = None) -> None:
         self.store = store if isinstance(store, Store) else Store(store)
         self.head = self.store.chosen_head(head)
+        self.path = self.store.name
+        """How messages call it."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store.name!r}, {self.head!r})"
@@ -522,11 +521,6 @@ class OfHead:
         AbstractContextManager : gives the connection, and the head as it is now.
         """
         return self.store.writing_head(self.lock, self.head, create=create)
-
-    @property
-    def path(self) -> str:
-        """How messages call it."""
-        return self.store.name
 
 
 def is_near_miss(name: str, other: str) -> bool:

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -26,29 +25,20 @@ _WARM_UP_ROWS = 2_000
 _REMEMBERED_ROWS, _REMEMBERED_LENGTH = 10_000, 100
 
 
-@dataclass(frozen=True, eq=False)
 class Served:
     """A version and its model. It never changes: a reload makes another one and swaps the reference."""
 
-    version: Version
-    model: CalibrationModel
-    loaded: float
-    """When it was loaded, in seconds since 1970."""
-    known: tuple[frozenset[str | None], ...]
-    """The values of each field that the model knows."""
-
-    name: str = field(init=False)
-    """The name of the version."""
-    name_bytes: bytes = field(init=False)
-    fields: tuple[str, ...] = field(init=False)
-    _unseen: dict[tuple[Any, ...], int] = field(init=False, default_factory=dict)
-    """Rows of texts asked for before, and whether the model knows them."""
-
-    def __post_init__(self) -> None:
+    def __init__(self, version: Version, model: CalibrationModel) -> None:
         """Keep what every request needs at hand."""
-        object.__setattr__(self, "name", self.version.name)
-        object.__setattr__(self, "name_bytes", self.version.name.encode())
-        object.__setattr__(self, "fields", self.model.fields)
+        self.version, self.model = version, model
+        self.name, self.name_bytes = version.name, version.name.encode()
+        self.fields = model.fields
+        self.loaded = time.time()
+        """When it was loaded, in seconds since 1970."""
+        self.known = tuple(frozenset(values) for values in model.contexts.values)
+        """The values of each field that the model knows."""
+        self._unseen: dict[tuple[Any, ...], int] = {}
+        """Rows of texts asked for before, and whether the model knows them."""
 
     def unseen(self, values: tuple[Any, ...]) -> int:
         """Return 1 if one row has a field value that the model does not know, else 0."""
@@ -86,14 +76,12 @@ def load_served(registry: Registry, version: int | str = "current") -> Served:
         raise FileFormatError(f"version {chosen.name} answers outside (0, 1); promote another version")
     if model.monotone and (np.diff(answers) < 0.0).any():
         raise FileFormatError(f"version {chosen.name} breaks the order of scores; promote another version")
-    served = Served(chosen, model, time.time(), tuple(frozenset(values) for values in model.contexts.values))
-    _warm_up(served)
-    return served
+    _warm_up(model)
+    return Served(chosen, model)
 
 
-def _warm_up(served: Served) -> None:
+def _warm_up(model: CalibrationModel) -> None:
     """Answer one row and many, with and without known values."""
-    model = served.model
     row = model.contexts.rows()[0] if model.fields and len(model.contexts) else {}
     values = {name: row.get(name) for name in model.fields}
     model.predict_one(0.1, values or None, score_type="probability")

@@ -16,7 +16,7 @@ from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.operations.status import status_of
 from mcnet.plots.figures import Line, draw_curves
-from mcnet.plots.style import Spec, as_svg, numbers
+from mcnet.plots.style import as_svg, numbers
 from mcnet.report.page_figures import drift_by_period
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import MISSING_LABEL
@@ -128,11 +128,6 @@ class ServiceState:
         ]
 
 
-def _drawn(figure: Spec, label: str, height: int) -> list[str]:
-    """Return a figure as drawings for a wide screen and for a phone; the page brings their style."""
-    return [as_svg(figure, label, width=width, height=height, style="") for width in _WIDTHS]
-
-
 def _about(served: Served) -> dict[str, Any]:
     model, version = served.model, served.version
     return {
@@ -194,7 +189,8 @@ def curves_document(served: Served, asked: dict[str, str]) -> dict[str, Any]:
         name: [MISSING_LABEL if value is None else value for value in values[:_MOST_VALUES]]
         for name, values in zip(model.fields, model.contexts.values, strict=True)
     }
-    pictures = _drawn(draw_curves(lines), "Calibration curves", 300)
+    figure = draw_curves(lines)  # the page brings the style
+    pictures = [as_svg(figure, "Calibration curves", width=width, height=300, style="") for width in _WIDTHS]
     return {"version": served.name, "fields": known, "lines": [_points(line) for line in lines], "pictures": pictures}
 
 
