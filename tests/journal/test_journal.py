@@ -18,9 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcnet.errors import CalibrationWarning, InputError
+from mcnet.rows.logs import expand_paths
+from mcnet.rows.spec import RowSpec
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import sketches_by
-from mcnet.store.entries import Spool
+from mcnet.store.entries import Addition, Spool
 from mcnet.store.journal import Journal
 from mcnet.store.schema import entries
 from mcnet.store.store import Store
@@ -537,3 +539,11 @@ def test_a_stray_row_of_a_log_is_refused_and_a_long_past_without_a_gap_is_not(jo
     with pytest.raises(InputError, match=r"heavy.parquet has a row of weight 1e\+09"):
         journal.add_files(heavy, **columns)
     assert journal.add_files([stray, heavy], **columns, allow=("weight", "period")).rows == 5_031
+
+
+def test_a_heavy_row_of_a_log_of_one_period_is_refused_as_one_of_many_periods(journal, tmp_path):
+    heavy = expand_paths(timed_log(tmp_path / "heavy.parquet", [datetime(2026, 11, 15)] * 5_000, weight=1e9))
+    spec = RowSpec("score", "label", (), "w")
+    with pytest.raises(InputError, match=r"heavy.parquet has a row of weight 1e\+09"):
+        journal.add_paths(heavy, spec, Addition(), period="2026-11-15")
+    assert journal.add_paths(heavy, spec, Addition(allow="weight"), period="2026-11-15").rows == 5_000

@@ -351,12 +351,14 @@ def sketch_files(
     spec: RowSpec,
     *,
     sketched: bool | None = None,
+    largest_weight: LargestWeight | None = None,
     progress: Callable[[int], Any] | None = None,
 ) -> Sketch:
     """Return the sketch of log files (see `scan`), or the sum of files that are sketches already.
 
     Saved sketches know their fields: with names of fields they are reduced to those, without they keep all. Whether any
-    of the files is a sketch is looked up unless `sketched` tells.
+    of the files is a sketch is looked up unless `sketched` tells. The largest weight of a row of logs is noted in
+    `largest_weight`.
     """
     saved = [] if sketched is False else [path for path in paths if is_sketch_file(path)]
     if not saved:
@@ -364,7 +366,7 @@ def sketch_files(
             file_format(paths[0])  # refuse a file that is not a log before asking for its columns
             lacking = "score" if spec.score is None else "label"
             raise unnamed_column(paths[0], lacking)
-        (sketch,) = scan_in_parts(paths, spec, progress=progress)
+        (sketch,) = scan_in_parts(paths, spec, largest_weight=largest_weight, progress=progress)
         return sketch
     if len(saved) < len(paths):
         log = next(path for path in paths if path not in saved)

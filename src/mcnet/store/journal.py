@@ -244,9 +244,10 @@ class Journal(OfHead):
         """
         if period is None:
             return self._add_log(path, spec, how, progress)
-        sketch = sketch_files(Locations([path]), spec, progress=progress)
-        source = how.source or fspath(path)
-        return self.add(sketch, period, source=source, age=how.age, replace=how.replace, allow=how.allow)
+        largest = LargestWeight()
+        sketch = sketch_files(Locations([path]), spec, largest_weight=largest, progress=progress)
+        more: dict[str, Any] = {"source": how.source or fspath(path), "age": how.age, "replace": how.replace}
+        return self.add(sketch, period, **more, largest_weight=largest.value, allow=how.allow)
 
     def with_edges(self, paths: Locations, spec: RowSpec) -> RowSpec:
         """Return how files are read, numbers that are fields cut as those of the rows that are there already.
