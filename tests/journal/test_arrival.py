@@ -138,6 +138,14 @@ def test_a_journal_corrects_by_itself_once_ages_are_given(tmp_path, delayed):
     assert journal.sketch(until=2) == journal.sketch(until=2, corrected=False)
 
 
+def test_delays_are_known_once_all_counts_are_complete(tmp_path, delayed):
+    journal = Journal(tmp_path / "journal")
+    for age in (0, 2, None):
+        journal.add(counted(delayed, 1, 2 if age is None else age), 1, source="orders", age=age)
+    assert journal.arrival().share[-1] == 1.0 > journal.arrival().share[0]
+    assert journal.sketch() == counted(delayed, 1, 2)
+
+
 def test_a_journal_without_ages_is_left_alone(tmp_path, delayed):
     journal = Journal(tmp_path / "journal")
     journal.add(counted(delayed, 1, 0), 1, source="orders")

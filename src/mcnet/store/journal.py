@@ -373,8 +373,6 @@ class Journal(OfHead):
 
     def arrival(self) -> ArrivalCurve | None:
         """Return the share of positives that has arrived by age; None unless a period was counted at several ages."""
-        if all(entry.age is None for entry in self.entries()):
-            return None
         return ArrivalCurve.learn(self.all_counts().values())
 
     @property
