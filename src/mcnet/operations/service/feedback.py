@@ -15,6 +15,7 @@ from mcnet._shared.arrays import ScoreType
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
 from mcnet.operations.service.arrow import ARROW, check_rows, read_arrow
 from mcnet.operations.service.board import Numbers
+from mcnet.operations.service.calibrate import Value
 from mcnet.operations.service.http import JSON_TYPES, LARGE_BODY, RETRY, Problem, Request, check_score_type
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
@@ -130,8 +131,6 @@ _LONGEST_KEY, _LONGEST_PERIOD = 200, 60
 _SWITCH_SECONDS, _USUAL_SWITCH_SECONDS = 0.0005, sys.getswitchinterval()
 """How long a thread waits for one that computes, while feedback is written and otherwise. The thread that writes waits
 after each of its statements; but where nothing is written, short waits only cost switches between threads."""
-
-Value = str | int | float | bool | None
 
 
 class Feedback(msgspec.Struct, forbid_unknown_fields=True):

@@ -146,8 +146,6 @@ HTML: Headers = [("content-type", "text/html; charset=utf-8"), ("referrer-policy
 JSON_TYPES = frozenset(("application/json", "", "application/x-www-form-urlencoded"))
 """Types under which clients send JSON; the last one is what curl sends with `-d` by default."""
 
-_encode_body = msgspec.json.Encoder().encode
-
 
 @dataclass(frozen=True)
 class Request:
@@ -199,13 +197,13 @@ class Response:
     @staticmethod
     def json(document: Any, status: int = 200) -> "Response":
         """Return a document as JSON."""
-        return Response(status, JSON, _encode_body(document))
+        return Response(status, JSON, msgspec.json.encode(document))
 
     @staticmethod
     def problem(problem: Problem) -> "Response":
         """Return problem details."""
         headers = [("content-type", PROBLEM_TYPE), *_SAFE, *problem.headers]
-        return Response(problem.status, headers, _encode_body(problem.document()))
+        return Response(problem.status, headers, msgspec.json.encode(problem.document()))
 
 
 class ClientGone(Exception):
@@ -359,7 +357,6 @@ class RouteTable:
     """
 
     def __init__(self, routes: list[Route]) -> None:
-        self.routes = routes
         self._exact = {(route.method, route.path): route for route in routes if "{" not in route.path}
         patterns = (re.compile(_LEFT_OPEN.sub(r"(?P<\1>[^/]*)", route.path)) for route in routes)
         self._open = [(route, pattern) for route, pattern in zip(routes, patterns, strict=True) if pattern.groups]

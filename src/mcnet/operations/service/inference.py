@@ -34,7 +34,6 @@ _TYPES = {
 """Number types of the protocol, as NumPy names them; BYTES are texts."""
 
 Parameters = dict[str, str | int | float | bool | None]
-Scalar = str | int | float | bool | None
 
 
 class Tensor(msgspec.Struct):
@@ -64,7 +63,6 @@ class Inference(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(Inference)
-_encode = msgspec.json.Encoder().encode
 
 
 def server_metadata(version: str) -> dict[str, Any]:
@@ -249,7 +247,7 @@ def _answer(
     document = {"model_name": name, "model_version": version, "outputs": outputs}
     if asked.id is not None:
         document["id"] = asked.id
-    head = _encode(document)
+    head = msgspec.json.encode(document)
     if not parts:
         return head, [("content-type", "application/json")]
     headers = [("content-type", "application/octet-stream"), (BINARY_HEADER, str(len(head)))]

@@ -224,7 +224,7 @@ class ServedHeads:
         self.unreachable: str | None = None
         """Why the store cannot be reached; None while it can."""
         self._board, self._log = board, log
-        self._lock: asyncio.Lock | None = None
+        self._lock = asyncio.Lock()
         self.default = default_head(store, default)
         self._look()
 
@@ -266,8 +266,6 @@ class ServedHeads:
         ----------
         again : try versions that were refused, even if that was a moment ago.
         """
-        if self._lock is None:
-            self._lock = asyncio.Lock()
         async with self._lock:
             begin = time.monotonic()
             try:

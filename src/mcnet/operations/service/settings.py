@@ -157,8 +157,6 @@ def _token(line: str, where: str) -> Token:
 
 # Structured logs: one JSON object per line on stderr.
 
-_encode = msgspec.json.Encoder().encode
-
 
 def log_event(event: str, level: str = "info", **details: Any) -> None:
     """Write what happened, when, in which process, and its details."""
@@ -166,7 +164,7 @@ def log_event(event: str, level: str = "info", **details: Any) -> None:
     line = {"time": timestamp, "level": level, "event": event, "pid": os.getpid(), **details}
     with suppress(OSError):  # a full disk under the log is no reason to refuse a request
         # One write per line, so that the lines of several workers do not mix.
-        sys.stderr.write(_encode(line).decode() + "\n")
+        sys.stderr.write(msgspec.json.encode(line).decode() + "\n")
         sys.stderr.flush()
 
 
