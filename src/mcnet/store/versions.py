@@ -180,7 +180,7 @@ class Registry(OfHead):
     @property
     def numbers(self) -> list[int]:
         """Return the numbers of all versions, oldest first, whether they can be read or not."""
-        return [version.number for version in self.looked_at()]
+        return [row.number for row in self._rows(sa.select(versions.c.number).order_by(versions.c.number))]
 
     @property
     def versions(self) -> list[Version]:
@@ -270,11 +270,10 @@ class Registry(OfHead):
         if name == "current":
             return self.current
         self.store.require_head(self.head)
-        there = self.looked_at()
-        if name == "latest" and there:
-            readable = [found for found in there if isinstance(found, Version)]
-            return readable[-1] if readable else self._version(there[-1].number)  # the latter says what is wrong
-        known = {found.name: found.number for found in there}
+        known = {str(number): number for number in self.numbers}
+        if name == "latest" and known:
+            readable = self.versions
+            return readable[-1] if readable else self._version(max(known.values()))  # the latter says what is wrong
         if str(name) not in known:
             listed = ", ".join(list(known)[-10:]) or "none"
             raise InputError(f"{self.path} has no version {str(name)!r} of {self.head}; it has {listed}")
