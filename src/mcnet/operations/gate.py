@@ -1,10 +1,8 @@
 """The gate: whether a new model may be published."""
 
 import math
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from mcnet._shared.messages import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.errors import InputError, McnetError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
-from mcnet.model.model_file import load, save_model
+from mcnet.model.model_file import model_text, parse_model
 from mcnet.operations.learning import Judged, sketch_log_loss
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import HALF_A_PERIOD, elapsed_periods, periods_between, sorted_periods
@@ -101,10 +99,6 @@ class Comparison:
         """Whether more than chance says that the candidate is worse."""
         return bool(self.low > 0.0)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as JSON-able values."""
-        return asdict(self)
-
 
 def compared(other: str, periods: Sequence[str], losses: ArrayLike, weight: ArrayLike) -> Comparison:
     """Compare on periods, given the summed loss of the candidate above that of the other in each."""
@@ -180,7 +174,8 @@ class Shift:
     def to_dict(self) -> dict[str, Any]:
         """Return the largest moves as JSON-able values."""
         moves = [list(move) for move in self.moves if move[0] != ALL_ROWS][:SHOWN_MOVES]
-        return {"overall": self.overall, "largest": self.largest, "where": self.where, "moves": moves}
+        shown = {"overall": self.overall, "largest": self.largest, "where": self.where, "moves": moves}
+        return {**shown, "size": self.size}
 
 
 def _size(move: float) -> float:
@@ -292,10 +287,7 @@ def invalid(candidate: CalibrationModel, rows: Sketch, current: CalibrationModel
     the current model and the rows, and give probabilities inside (0, 1) that rise with the score on the rows.
     """
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "candidate.json"
-            save_model(candidate, path)
-            served = load(path)
+        served = parse_model(model_text(candidate), "its file")
     except (McnetError, ValueError) as error:
         return f"the new model is not valid: {error}"
     for whose, fields in (
@@ -383,8 +375,8 @@ class Verdict:
             "problems": list(self.problems),
             "waiting": self.waiting,
             "notes": list(self.notes),
-            "comparison": None if self.comparison is None else self.comparison.to_dict(),
-            "shift": None if self.shift is None else {**self.shift.to_dict(), "size": self.shift.size},
+            "comparison": None if self.comparison is None else asdict(self.comparison),
+            "shift": None if self.shift is None else self.shift.to_dict(),
         }
 
 

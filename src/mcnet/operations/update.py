@@ -289,8 +289,8 @@ def update(
     opened = store if isinstance(store, Store) else Store(store)
     name = opened.chosen_head(head)
     journal, state = opened.journal(name), opened.state(name)
-    kinds: dict[str, Any] = {"score_type": score_type, "negatives_kept": negatives_kept}
-    columns = {"score": score, "label": label, "field": list(field_names(field)) or None, "weight": weight} | kinds
+    columns: dict[str, Any] = {"score": score, "label": label, "field": field, "weight": weight}
+    columns |= {"score_type": score_type, "negatives_kept": negatives_kept}
     money = {"value": value, "value_per_positive": value_per_positive}
     if value is not None and value_per_positive is not None:
         raise InputError("value and value_per_positive were both given; give the one that is known")
