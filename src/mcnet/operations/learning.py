@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, sigmoid
@@ -53,11 +54,6 @@ class Judged:
     tracker_pcoc: Pcoc
     suspect: str = ""
     """Why the period was not learnt when it came; empty if it was."""
-
-    @staticmethod
-    def restored(state: Mapping[str, Any]) -> "Judged":
-        """Return what was saved, as JSON has it."""
-        return Judged(**{**state, "base_pcoc": tuple(state["base_pcoc"]), "tracker_pcoc": tuple(state["tracker_pcoc"])})
 
 
 def judge_forecasts(period: str, digest: str, sketch: Sketch, tracker: FloatArray, before: FloatArray | None) -> Judged:
@@ -116,7 +112,7 @@ def _saved_states(state: LoopState, problems: list[str]) -> Iterator[tuple[Learn
         again = "the next update learns it again from the journal"
         try:
             learner = tracker_of_state(document.get("tracker"), partial(_sketch_of, sketches), name, again)
-            yield learner, [Judged.restored(one) for one in document["judged"]]
+            yield learner, msgspec.convert(document["judged"], list[Judged])
         except (McnetError, ValueError, TypeError, KeyError, AttributeError) as error:
             problems.append(str(error) if isinstance(error, McnetError) else f"{name} cannot be read; {again}")
 

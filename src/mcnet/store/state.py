@@ -43,8 +43,7 @@ class LoopState(OfHead):
         ----------
         last : how many, the latest; all if None.
         """
-        query = sa.select(runs.c.line).order_by(runs.c.id.desc()).limit(last)
-        return [json.loads(row.line) for row in reversed(self._rows(query))]
+        return self._lines(runs, last)
 
     # -- states of the tracker ------------------------------------------------------------------------------------
 

@@ -509,6 +509,11 @@ class OfHead:
         """Return the rows of a query of one table that belong to the head; none if the head is not there."""
         return self.store.rows_of(self.head, query)
 
+    def _lines(self, table: sa.Table, last: int | None) -> list[dict[str, Any]]:
+        """Return the last lines of a table that belong to the head, all if None, oldest first."""
+        query = sa.select(table.c.line).order_by(table.c.id.desc()).limit(last)
+        return [json.loads(row.line) for row in reversed(self._rows(query))]
+
     def changing(self, *, create: bool = False) -> AbstractContextManager[tuple[Connection, Head]]:
         """Change something of the head in one transaction, one process at a time.
 
@@ -562,11 +567,8 @@ def of_head(query: sa.Select[Any], head: str) -> sa.Select[Any]:
     return query.where(table.c.head == sa.select(heads.c.id).where(heads.c.name == head).scalar_subquery())
 
 
-_HEAD = sa.select(heads).where(heads.c.name == sa.bindparam("name"))
-
-
 def _head(connection: Connection, name: str) -> Head | None:
-    found = connection.execute(_HEAD, {"name": name}).one_or_none()
+    found = connection.execute(sa.select(heads).where(heads.c.name == name)).one_or_none()
     return None if found is None else _head_of(found)
 
 

@@ -207,12 +207,10 @@ class Registry(OfHead):
         return [self._described(*one) for one in reversed(self._rows(query))]
 
     def _described(self, number: int, about: str) -> Version | DamagedVersion:
-        try:
+        with suppress(msgspec.MsgspecError, TypeError):
             version = msgspec.json.decode(about, type=Version)
             if version.number == number:
                 return version
-        except (msgspec.MsgspecError, TypeError):
-            pass
         reason = f"version {number} of {self.path} is not a version that can be read: it was altered; promote another"
         return DamagedVersion(number, reason)
 
@@ -320,8 +318,7 @@ class Registry(OfHead):
         ----------
         last : how many lines, the latest; all if None.
         """
-        query = sa.select(history.c.line).order_by(history.c.id.desc()).limit(last)
-        return [json.loads(row.line) for row in reversed(self._rows(query))]
+        return self._lines(history, last)
 
     def verify(self) -> list[str]:
         """Load every version, follow the pointer, and find what is wrong.

@@ -16,7 +16,7 @@ from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailabl
 from mcnet.operations.service.arrow import ARROW, check_rows, read_arrow
 from mcnet.operations.service.board import Numbers
 from mcnet.operations.service.calibrate import Value
-from mcnet.operations.service.http import JSON_TYPES, LARGE_BODY, RETRY, Problem, Request, check_score_type
+from mcnet.operations.service.http import JSON_TYPES, LARGE_BODY, RETRY, Problem, Request, check_score_type, number_in
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.rows.columns import weights_column
@@ -364,13 +364,8 @@ def _query(request: Request) -> dict[str, Any]:
     about: dict[str, Any] = dict(request.query(*FEEDBACK_QUERY))
     if "allow" in about:
         about["allow"] = about["allow"].split(",")
-    if "age" in about:
-        try:
-            about["age"] = float(about["age"])
-        except ValueError:
-            raise Problem(400, f"age is {about['age']!r}, not a number", at="age") from None
     check_score_type(about.get("score_type"))
-    return about
+    return about | {"age": number_in(about, "age")}
 
 
 def _sketch(body: bytes) -> Sketch:

@@ -24,6 +24,7 @@ from mcnet.operations.service.http import (
     Response,
     Route,
     check_score_type,
+    number_in,
 )
 from mcnet.operations.service.inference import (
     BINARY_HEADER,
@@ -149,9 +150,8 @@ class Handlers:
         kind = request.media_type
         if kind == ARROW:
             query = request.query(*_ROWS_QUERY)
-            work = partial(
-                answer_arrow, score_type=check_score_type(query.get("score_type")), interval=_interval(query)
-            )
+            score_type = check_score_type(query.get("score_type"))
+            work = partial(answer_arrow, score_type=score_type, interval=number_in(query, "interval"))
             body = await asyncio.to_thread(work, served, request.body, most, head.numbers)
             return Response(200, [("content-type", ARROW), ("mcnet-version", served.name)], body)
         request.query()
@@ -194,10 +194,9 @@ class Handlers:
         Every model of the store by its name, with the version that is served.
         """
         request.query()
-        default = self.heads.by_path.get("/calibrate")
         listed = [
-            HeadAbout(head.name, None if head.current is None else head.current.name, head is default)
-            for head in self.heads.by_name.values()
+            HeadAbout(name, None if head.current is None else head.current.name, name == self.heads.default)
+            for name, head in self.heads.by_name.items()
         ]
         return Response.json(listed)
 
@@ -422,11 +421,3 @@ def _note(request: Request) -> str:
     if not note.isprintable():
         raise Problem(400, "the note has characters that cannot be printed; write it in one line of plain text")
     return note
-
-
-def _interval(query: dict[str, str]) -> float | None:
-    given = query.get("interval")
-    try:
-        return None if given is None else float(given)
-    except ValueError:
-        raise Problem(400, f"interval is {given!r}, not a number", at="interval") from None

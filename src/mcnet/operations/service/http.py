@@ -186,6 +186,14 @@ class Request:
         return given
 
 
+def number_in(query: Mapping[str, str], name: str) -> float | None:
+    """Return a parameter of the query that is a number; None if it is not given."""
+    try:
+        return float(query[name]) if name in query else None
+    except ValueError:
+        raise Problem(400, f"{name} is {query[name]!r}, not a number", at=name) from None
+
+
 @dataclass(frozen=True)
 class Response:
     """What a client is answered."""

@@ -36,6 +36,7 @@ class Learning:
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._settings = settings
+        self._store = Store(settings.store)
         self._stop = threading.Event()
         self._job: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
@@ -75,7 +76,7 @@ class Learning:
     def _heads(self) -> list[tuple[str, str]]:
         """Return the heads, and the length of their periods; none while the store cannot be reached."""
         try:
-            known = Store(self._settings.store).read_heads()
+            known = self._store.read_heads()
         except McnetError as error:
             log_event("update failed", "error", reason=str(error))
             return []
@@ -84,11 +85,10 @@ class Learning:
 
     def _update(self, head: str, until: str) -> bool:
         """Run the job of a head once, over all periods that have ended; tell whether it need not be tried again."""
-        store = Store(self._settings.store)
         try:
-            if not store.journal(head).periods:
+            if not self._store.journal(head).periods:
                 return True  # no feedback yet
-            before = store.state(head).runs(1)
+            before = self._store.state(head).runs(1)
         except McnetError as error:
             log_event("update failed", "error", head=head, until=until, reason=str(error))
             return False
@@ -115,9 +115,9 @@ class Learning:
             code, reason = self._job.returncode, errors.strip()[-1000:]
             log_event("update failed", "error", head=head, until=until, code=code, reason=reason)
             with suppress(McnetError, OSError):
-                if code != _BUSY and store.state(head).runs(1) == before:  # it could not write its line
+                if code != _BUSY and self._store.state(head).runs(1) == before:  # it could not write its line
                     why = f"the update was ended by signal {-code}" if code < 0 else reason
-                    record_failed_run(store, why, head=head)
+                    record_failed_run(self._store, why, head=head)
             return False
         summary = {name: done.get(name) for name in ("outcome", "reason", "version", "replaced")}
         alarms = [alarm.get("what") for alarm in done.get("alarms") or []]
