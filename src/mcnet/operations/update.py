@@ -360,8 +360,7 @@ def _auto_fields(
     if shape is not None:
         own = ", ".join(shape[0]) or "none"
         raise InputError(f"the head has rows with named fields ({own}); automatic fields are chosen for a new head")
-    named = [logs] if isinstance(logs, str | PathLike) else list(logs)
-    if not named or spec.score is None or spec.label is None:
+    if not logs or spec.score is None or spec.label is None:
         raise InputError("fields are chosen from the first logs of a head; give logs, score and label")
     return search(logs if isinstance(logs, Locations) else named, spec, exclude=exclude, time=time).fields
 

@@ -9,7 +9,6 @@ from functools import partial
 from os import fspath
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import sqlalchemy as sa
 
 from mcnet._shared.arrays import ScoreType
@@ -339,13 +338,10 @@ class Journal(OfHead):
 
     def latest(self) -> dict[int, Entry]:
         """Return what counts: of several counts of a source and period the one of the latest age."""
-        best: dict[tuple[str, str], tuple[float, int]] = {}
         counts = self.all_counts()
-        for number, entry in counts.items():
-            age = np.inf if entry.age is None else entry.age
-            if age >= best.get((entry.source, entry.period), (-1.0, 0))[0]:
-                best[entry.source, entry.period] = (age, number)
-        return {number: counts[number] for number in sorted(number for _, number in best.values())}
+        by_age = sorted(counts.items(), key=lambda one: one[1].age_or_end)
+        latest = {(entry.source, entry.period): number for number, entry in by_age}
+        return {number: counts[number] for number in sorted(latest.values())}
 
     def entries(self) -> list[Entry]:
         """Return what counts, one entry per period and source: the count of the latest age."""
