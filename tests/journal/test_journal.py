@@ -405,6 +405,13 @@ def test_a_journal_that_is_not_there_is_named(tmp_path):
             read(Journal(tmp_path / "typo"))
 
 
+def test_a_journal_without_rows_has_nothing_to_compact(journal):
+    with pytest.raises(InputError, match="there is no store in"):
+        journal.compact()
+    journal.store.add_head(journal.head)
+    assert journal.compact() == journal.compact("2026-11-16") == 0
+
+
 # -- readers beside writers ----------------------------------------------------------------------------------------
 
 

@@ -503,8 +503,9 @@ class Journal(OfHead):
         int : how many sketches fewer there are.
         """
         periods = self.periods
-        limit = period_text(before) if before is not None else (periods[-1] if periods else "")
-        return compact(self, set(periods_between(periods, None, limit)) - {limit}, every, lambda _: True)
+        earlier = periods[:-1] if before is None else periods_between(periods, None, before)
+        limit = None if before is None else period_text(before)
+        return compact(self, set(earlier) - {limit}, every, lambda _: True)
 
     def compact_feedback(self, until: Any = None, now: "datetime | None" = None) -> int:
         """Merge the feedback of closed periods into one sketch per period, and forget keys that are too old to matter.
