@@ -56,12 +56,17 @@ def test_the_only_head_need_not_be_named_and_one_of_several_must_be(store):
 
 
 def test_a_head_that_is_not_there_is_named_with_those_that_are(store):
-    with pytest.raises(InputError, match="there is no store in"):
-        store.load("ctr")
+    for use in (store.load, lambda head: store.versions(head).hold(), store.remove_head):
+        with pytest.raises(InputError, match="there is no store in"):
+            use("ctr")
+    assert not store.database.exists(), "a change that is refused makes no store"
     store.journal("ctr").add(rows(1), 1)
     for use in (lambda: store.load("cvr"), lambda: store.journal("cvr").sketch(), lambda: store.versions("cvr").hold()):
         with pytest.raises(InputError, match="has no head 'cvr'; it has ctr"):
             use()
+    store.remove_head("ctr")
+    with pytest.raises(InputError, match="has no head 'ctr'; it has none"):
+        store.load("ctr")
     for wrong in ("", "a/b", "a\nb", "x" * 65):
         with pytest.raises(InputError, match="the head is"):
             store.journal(wrong)

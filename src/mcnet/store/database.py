@@ -96,19 +96,20 @@ class Database:
                 yield connection
 
     @contextmanager
-    def writing(self, what: str = "nothing was written") -> Iterator[Connection]:
+    def writing(self, what: str = "nothing was written", *, create: bool = True) -> Iterator[Connection]:
         """Give a connection whose changes happen together or not at all; a block inside another one joins it.
 
         Parameters
         ----------
         what : what became of the work, if the disk is full.
+        create : make a store that is not there; else it is refused.
         """
         joined = getattr(self._joined, "connection", None)
         if joined is not None:
             yield joined
             return
         with self.translated(what):
-            self._open(create=True)
+            self._open(create=create)
             with self._begin(write=True) as connection:
                 self._joined.connection = connection
                 try:

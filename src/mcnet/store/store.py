@@ -165,14 +165,10 @@ class Store:
         ----------
         name : of the head.
         """
-        found = self.find_head(name)
+        with self.database.reading() as connection:  # refuses a store that is not there
+            found = _head(connection, name)
         if found is None:
-            listed = ", ".join(self.heads)
-            raise InputError(
-                f"{self.name} has no head {name!r}; it has {listed}"
-                if listed
-                else f"there is no store in {self.name}; adding rows or a version to it makes one"
-            )
+            raise InputError(f"{self.name} has no head {name!r}; it has {', '.join(self.heads) or 'none'}")
         return found
 
     def configure(self, head: str | None = None, **settings: Any) -> dict[str, Any]:
@@ -211,19 +207,15 @@ class Store:
         ------
         tuple : the connection, and the head as it is now.
         """
-        with self.database.writing("nothing was added") as connection:
+        with self.database.writing("nothing was added", create=create) as connection:
             found = _head(connection, name)
             if found is None and create:
                 self.beside(name)
                 self.add_head(name)
-                found = _head(connection, name)
-            if found is None:
-                self.require_head(name)
-            assert found is not None
+            found = found or self.require_head(name)
             self.database.lock(connection, lock, found.id)
             if not self.database.is_sqlite:  # it may have changed while this process was waiting
-                found = _head(connection, name)
-                assert found is not None
+                found = self.require_head(name)
             yield connection, found
 
     def beside(self, name: str) -> list[str]:

@@ -361,5 +361,5 @@ def _say_hello(settings: ServiceSettings) -> None:
             "read-only",
             "warning",
             reason=f"no token was given (--token-file or {TOKEN_VARIABLE})",
-            off="promote, rollback, reload, feedback",
+            off="feedback, promote, rollback, hold, release, reload",
         )
