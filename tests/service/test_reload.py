@@ -106,7 +106,6 @@ def test_a_worker_that_does_not_look_is_told_to_be_late(registry, tmp_path):
     head = found.head()
     assert asyncio.run(found.everywhere(head, 0.05)) == (["1", "0"], 1)
     other.head(head.number)["version"], other.own["looked_at"] = 1, time.monotonic() + 60.0
-    found._lock = None  # of another loop
     assert asyncio.run(found.everywhere(head, 0.05)) == (["1", "1"], 0)
 
 
