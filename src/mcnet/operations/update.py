@@ -22,7 +22,7 @@ from mcnet.operations.learning import Learnt, learn_journal
 from mcnet.operations.status import STATUS, Watched, loader, run_document, served_past, status_of, watch
 from mcnet.report.monitor_page import write_status_page
 from mcnet.rows.columns import check_value
-from mcnet.rows.locations import Location, Locations
+from mcnet.rows.locations import Location
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_search, field_names
 from mcnet.store.additions import shape_of
@@ -362,7 +362,7 @@ def _auto_fields(
         raise InputError(f"the head has rows with named fields ({own}); automatic fields are chosen for a new head")
     if not logs or spec.score is None or spec.label is None:
         raise InputError("fields are chosen from the first logs of a head; give logs, score and label")
-    return search(logs if isinstance(logs, Locations) else named, spec, exclude=exclude, time=time).fields
+    return search(logs, spec, exclude=exclude, time=time).fields
 
 
 @dataclass(frozen=True)
