@@ -14,7 +14,7 @@ from mcnet._shared.messages import amount, count, counted, figure, percent
 from mcnet.difference import ModelDifference
 from mcnet.metrics.calibration_error import group_pcoc
 from mcnet.metrics.evaluation import Predictor, predict_cells
-from mcnet.metrics.sums import group_sums
+from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.model.model import CalibrationModel
 from mcnet.plots.figures import Line, draw_curves
 from mcnet.plots.style import INK, QUIET, Spec, as_svg
@@ -29,6 +29,8 @@ from mcnet.tracking.monitor import Monitor
 
 _MOST_LINES = 40
 _MOST_FIGURES = 12
+_NO_ROWS = GroupSums(*np.zeros((5, 1)))
+"""The sums of a field value in a period that lacks it."""
 
 
 def period_drifts(
@@ -36,25 +38,22 @@ def period_drifts(
 ) -> dict[str, Drift]:
     """Return the PCOC per period of all rows ("level") and of field values ("country=NL"), with intervals."""
     names: list[str] = []
-    result: dict[str, list[Any]] = {what: [] for what in watched}
+    sums_of: dict[str, list[GroupSums]] = {what: [] for what in watched}
     for period, sketch in periods:
         names.append(period)
         probability = sketch.score if model is None else predict_cells(model, sketch)
-        codes = {
-            f"{column.name}={MISSING_LABEL if value is None else value}": (column.codes, code)
-            for column in sketch.contexts.columns(sketch.context)
-            for code, value in enumerate(column.values)
-        }
-        for what, parts in result.items():
-            column, code = codes.get(what, (None, 0))
-            cells = column == code if column is not None else np.full(len(sketch), "=" not in what)
-            zeros = np.zeros(int(cells.sum()), dtype=np.int64)
-            sums = group_sums(probability[cells], sketch.rate[cells], zeros, sketch.weight[cells], count=1)
-            parts.append([*(float(end[0]) for end in group_pcoc(sums)), float(sums.weight[0])])
+        parts = {"level": group_sums(probability, sketch.rate, None, sketch.weight)}
+        for column in sketch.contexts.columns(sketch.context):
+            sums = group_sums(probability, sketch.rate, column.codes, sketch.weight, count=len(column.values))
+            labels = (f"{column.name}={MISSING_LABEL if value is None else value}" for value in column.values)
+            parts |= {label: sums.where(np.array([code])) for code, label in enumerate(labels) if label in sums_of}
+        for what, found in sums_of.items():
+            found.append(parts.get(what, _NO_ROWS))
     drifts = {}
-    for what, parts in result.items():
-        pcoc, low, high, weight = np.array(parts).reshape(-1, 4).T
-        drifts[what] = Drift(tuple(names), (what,), pcoc[None], low[None], high[None], weight)
+    for what, found in sums_of.items():
+        sums = GroupSums(*np.array([part.columns() for part in found]).reshape(-1, 5).T)
+        pcoc, low, high = (end[None] for end in group_pcoc(sums))
+        drifts[what] = Drift(tuple(names), (what,), pcoc, low, high, sums.weight)
     return drifts
 
 
