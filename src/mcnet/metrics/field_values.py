@@ -15,6 +15,7 @@ from mcnet.metrics.judged_rows import JudgedSums, MetricSettings
 from mcnet.metrics.metric import METRICS, field_metrics, find_metric
 from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.plots.figures import PcocTable
+from mcnet.rows.contexts import distinct_combinations
 from mcnet.rows.fields import MISSING_LABEL, FieldColumn
 
 # The estimates of an evaluation, each computed when it is first asked for.
@@ -69,7 +70,7 @@ class Estimates(Mapping[str, Estimate]):
 # Calibration by field: a table with one line per field value, and the metrics that sum it up.
 
 _LARGEST_TABLE = 2**24
-"""IndexArray are renumbered through a table up to this span, else by sorting."""
+"""Codes are renumbered through a table up to this span, else by sorting."""
 
 
 class CodedField(NamedTuple):
@@ -170,18 +171,14 @@ def seen_values(field: CodedField) -> CodedField:
     return CodedField(renumbered, tuple(field.values[code] for code in old))
 
 
-def combine(fields: Mapping[str, CodedField], rows: int) -> tuple[CodedField, dict[str, npt.NDArray[np.intp]]]:
+def combine(fields: Mapping[str, CodedField], rows: int) -> tuple[CodedField, dict[str, IndexArray]]:
     """Return the contexts, numbered, and for each field the code that each context has in it."""
-    codes, members = np.zeros(rows, dtype=np.intp), dict[str, npt.NDArray[np.intp]]()
-    for name, field in fields.items():
-        count = len(field.values)
-        codes, pairs = compact(codes * count + field.codes)
-        members = {earlier: known[pairs // count] for earlier, known in members.items()}
-        members[name] = pairs % count
-    size = len(next(iter(members.values()))) if members else 1
-    parts = [[fields[name].values[code] for code in known] for name, known in members.items()]
-    values = tuple(" / ".join(words) for words in zip(*parts, strict=True)) if parts else ("all rows",) * size
-    return CodedField(codes, values), members
+    if not fields:
+        return CodedField(np.zeros(rows, dtype=np.intp), ("all rows",)), {}
+    columns = list(fields.values())
+    table, codes = distinct_combinations([field.codes for field in columns], [len(field.values) for field in columns])
+    words = ([field.values[code] for code in known] for field, known in zip(columns, table.T, strict=True))
+    return CodedField(codes, tuple(map(" / ".join, zip(*words, strict=True)))), dict(zip(fields, table.T, strict=True))
 
 
 # Sums of field values within folds, where each fold was predicted by a fit on the other ones.
@@ -202,12 +199,11 @@ class FoldSums:
     @classmethod
     def of(cls, p: FloatArray, y: FloatArray, w: FloatArray, contexts: IndexArray, folds: IndexArray) -> "FoldSums":
         """Sum rows by context and fold."""
-        count = int(folds.max()) + 1
-        codes, pairs = compact(contexts * count + folds)
-        return cls(group_sums(p, y, codes, w, count=len(pairs)), pairs // count, pairs % count)
+        table, codes = distinct_combinations([contexts, folds], [int(contexts.max()) + 1, int(folds.max()) + 1])
+        return cls(group_sums(p, y, codes, w, count=len(table)), *table.T)
 
     def of_values(self, members: IndexArray) -> GroupSums:
         """Return the sums of each value of one field in each fold, given the value of each context."""
-        count = int(self.fold.max()) + 1
-        codes, pairs = compact(members[self.context] * count + self.fold)
-        return self.sums.merged(codes, len(pairs))
+        sizes = int(members.max()) + 1, int(self.fold.max()) + 1
+        table, codes = distinct_combinations([members[self.context], self.fold], sizes)
+        return self.sums.merged(codes, len(table))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray
+from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray, sums_by
 from mcnet.errors import InputError
 from mcnet.rows.columns import without_mask
 
@@ -77,7 +77,7 @@ class GroupSums:
 
     def merged(self, codes: IndexArray, count: int) -> "GroupSums":
         """Add groups together: group `i` goes into the new group `codes[i]`, out of `count`."""
-        return GroupSums(*(_added(codes, column, count) for column in self.columns()))
+        return GroupSums(*(sums_by(codes, column, count) for column in self.columns()))
 
     def total(self) -> "GroupSums":
         """Add all groups into one."""
@@ -106,13 +106,7 @@ class GroupSums:
 
     def columns(self) -> tuple[FloatArray, ...]:
         """Return the five sums."""
-        return (
-            self.weight,
-            self.positives,
-            self.predicted,
-            self.predicted_squared,
-            self.predicted_positive,
-        )
+        return tuple(vars(self).values())
 
 
 def group_sums(
@@ -132,13 +126,9 @@ def group_sums(
     groups = np.zeros(p.size, dtype=np.intp) if codes is None else np.asarray(codes).astype(np.intp, copy=False)
     size = int(groups.max()) + 1 if count is None else count
     wp = w * p
-    return GroupSums(*(_added(groups, column, size) for column in (w, w * y, wp, wp * p, wp * y)))
+    return GroupSums(*(sums_by(groups, column, size) for column in (w, w * y, wp, wp * p, wp * y)))
 
 
 def joined_sums(parts: Sequence[GroupSums]) -> GroupSums:
     """Return the groups of several parts one after the other."""
     return GroupSums(*(np.concatenate(columns) for columns in zip(*(part.columns() for part in parts), strict=True)))
-
-
-def _added(codes: IndexArray, column: FloatArray, count: int) -> FloatArray:
-    return np.bincount(codes, column, count).astype(np.float64, copy=False)
