@@ -241,16 +241,14 @@ def cal_n(sums: GroupSums, *, delta: float = 0.0, level: float = 0.95, seed: int
         ]
         return Estimate(np.inf, note=f"{' and '.join(problems)}: use fewer bins or delta > 0")
 
-    def error(drawn: FloatArray) -> FloatArray:
-        # A draw without positives counts as half of one: its error is large, not infinite.
-        log_pcoc = np.log(predicted / np.maximum(drawn + delta, 0.5))
-        return np.asarray(np.sqrt((np.expm1(np.abs(log_pcoc)) ** 2).mean(axis=-1)))
+    def error(positives: FloatArray) -> FloatArray:
+        return np.asarray(np.sqrt((np.expm1(np.abs(np.log(predicted / positives))) ** 2).mean(axis=-1)))
 
-    low, high = error_interval(kept, error, level, seed)
-    value = np.sqrt((np.expm1(np.abs(np.log(predicted / positives))) ** 2).mean())
+    # A draw without positives counts as half of one: its error is large, not infinite.
+    low, high = error_interval(kept, lambda drawn: error(np.maximum(drawn + delta, 0.5)), level, seed)
     # To first order e = |Σy − Σp| / Σp.
     floor = float(np.sqrt((kept.noise_variance / predicted**2).mean()))
-    return Estimate(float(value), low, high, floor)
+    return Estimate(float(error(positives)), low, high, floor)
 
 
 def reliability(
@@ -392,14 +390,12 @@ def mean_smooth_ece(
 ) -> Estimate:
     """Return the mean of the error over parts of the rows (p, y, w), each weighted by its rows."""
     rng = np.random.default_rng(seed)
-    weights = [float(w.sum()) for _, _, w in parts]
+    total = sum(float(w.sum()) for _, _, w in parts)
     draws = max(_DRAWS // len(parts), _FEWEST_DRAWS)
-    result = [_smooth_error(*_cells(p, y, w), rng, draws) for p, y, w in parts]
-    shares = [weight / sum(weights) for weight in weights]
-    value = sum(share * part.value for share, part in zip(shares, result, strict=True))
-    floor = sum(share * part.floor for share, part in zip(shares, result, strict=True))
-    differences = np.concatenate([share * part.differences for share, part in zip(shares, result, strict=True)])
-    noise = np.concatenate([share * part.noise for share, part in zip(shares, result, strict=True)], axis=1)
+    result = [_smooth_error(*_cells(p, y, w), float(w.sum()) / total, rng, draws) for p, y, w in parts]
+    value, floor = sum(part.value for part in result), sum(part.floor for part in result)
+    differences = np.concatenate([part.differences for part in result])
+    noise = np.concatenate([part.noise for part in result], axis=1)
     whole = float(np.abs(differences).sum())
     low, high = noise_aware_interval(
         whole, lambda step: step * whole, lambda step: np.abs(step * differences + noise).sum(axis=-1), level
@@ -409,7 +405,7 @@ def mean_smooth_ece(
 
 @dataclass(frozen=True)
 class _SmoothError:
-    """The smooth error of some rows: its value and floor, smoothed differences along [0, 1], draws of their noise."""
+    """What some rows add to the smooth error: value, floor, smoothed differences along [0, 1], draws of their noise."""
 
     value: float
     floor: float
@@ -417,7 +413,10 @@ class _SmoothError:
     noise: FloatArray
 
 
-def _smooth_error(p: FloatArray, y: FloatArray, w: FloatArray, rng: np.random.Generator, draws: int) -> _SmoothError:
+def _smooth_error(
+    p: FloatArray, y: FloatArray, w: FloatArray, weight: float, rng: np.random.Generator, draws: int
+) -> _SmoothError:
+    """Return the smooth error of some rows times their weight among all rows."""
     total = float(w.sum())
     share = w / total
     size = _COARSEST
@@ -430,7 +429,8 @@ def _smooth_error(p: FloatArray, y: FloatArray, w: FloatArray, rng: np.random.Ge
     value = float(np.abs(_smoothed(transformed, width)).sum())
     floor = _floor(p, share, total, size)
     # An error far below the floor is luck, and its width too small to describe noise with.
-    return _SmoothError(value, floor, *_noise(p, y, share, max(width, floor / 2), total, rng, draws))
+    differences, noise = _noise(p, y, share, max(width, floor / 2), total, rng, draws)
+    return _SmoothError(weight * value, weight * floor, weight * differences, weight * noise)
 
 
 def smooth_ece_at(

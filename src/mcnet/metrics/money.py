@@ -98,20 +98,22 @@ class _Prior(NamedTuple):
     """The log-likelihood, less the penalty of the parameters (BIC)."""
 
 
-def _log_parts(error: FloatArray, noise: FloatArray, prior: _Prior) -> FloatArray:
+def _log_parts(
+    error: FloatArray, noise: FloatArray, share: FloatArray, mean: FloatArray, variance: FloatArray
+) -> FloatArray:
     """Return the log-likelihood of each error under each part of a prior, the point at 0 first."""
-    share = np.append(max(1.0 - float(prior.share.sum()), 1e-12), prior.share)[:, None]
-    mean, variance = np.append(0.0, prior.mean)[:, None], np.append(0.0, prior.variance)[:, None] + noise
+    share = np.append(max(1.0 - float(share.sum()), 1e-12), share)[:, None]
+    mean, variance = np.append(0.0, mean)[:, None], np.append(0.0, variance)[:, None] + noise
     return np.asarray(np.log(share) - 0.5 * (np.log(2 * np.pi * variance) + (error - mean) ** 2 / variance))
 
 
 def _fitted_prior(error: FloatArray, noise: FloatArray, means: Sequence[float], penalty: float) -> _Prior:
     """Fit a point at 0 and one normal distribution per mean to start from, by expectation and maximisation."""
-    number, nothing = len(means), np.empty(0)
+    number = len(means)
     start = max(float(np.mean(error**2 - noise)), 0.1 * float(np.median(noise)))
     share, mean, variance = np.full(number, 0.5 / number), np.array(means), np.full(number, start)
     for _ in range(_EM_STEPS):
-        parts = _log_parts(error, noise, _Prior(share, mean, variance, nothing, 0.0))
+        parts = _log_parts(error, noise, share, mean, variance)
         real = np.exp(parts - np.logaddexp.reduce(parts, axis=0))[1:]
         total = noise + variance[:, None]
         centre = (variance[:, None] * error + noise * mean[:, None]) / total
@@ -123,7 +125,7 @@ def _fitted_prior(error: FloatArray, noise: FloatArray, means: Sequence[float], 
         after = np.concatenate([share, mean, variance])
         if (np.abs(before - after) <= 1e-9 + 1e-4 * np.abs(after)).all():
             break
-    parts = _log_parts(error, noise, _Prior(share, mean, variance, nothing, 0.0))
+    parts = _log_parts(error, noise, share, mean, variance)
     real = np.exp(parts - np.logaddexp.reduce(parts, axis=0))[1:]
     doubt = 1.0 / np.sqrt(np.maximum((real / (noise + variance[:, None])).sum(axis=1), 1e-300))
     likelihood = float(np.logaddexp.reduce(parts, axis=0).sum())
@@ -133,14 +135,15 @@ def _fitted_prior(error: FloatArray, noise: FloatArray, means: Sequence[float], 
 def _priors(error: FloatArray, noise: FloatArray) -> list[_Prior]:
     """Return four priors of relative errors with noise variances: none, one common error, and one or two normals."""
     penalty, nothing = 0.5 * log(max(len(error), 2)), np.empty(0)
-    none = _Prior(nothing, nothing, nothing, nothing, 0.0)
     precision = float((1.0 / noise).sum())
     common = float((error / noise).sum()) / precision
-    together = _Prior(np.ones(1), np.array([common]), np.zeros(1), np.array([precision**-0.5]), 0.0)
+    together = np.ones(1), np.array([common]), np.zeros(1)
+    if_none = float(_log_parts(error, noise, nothing, nothing, nothing)[0].sum())
+    if_together = float(_log_parts(error, noise, *together)[1].sum()) - penalty
     scale = float(np.sqrt(np.mean(error**2)))
     return [
-        none._replace(logarithm=float(_log_parts(error, noise, none)[0].sum())),
-        together._replace(logarithm=float(_log_parts(error, noise, together)[1].sum()) - penalty),
+        _Prior(nothing, nothing, nothing, nothing, if_none),
+        _Prior(*together, np.array([precision**-0.5]), if_together),
         _fitted_prior(error, noise, (common,), penalty),
         _fitted_prior(error, noise, (scale, -scale), penalty),
     ]
@@ -166,7 +169,7 @@ def error_draws(error: FloatArray, noise: FloatArray, number: int, rng: np.rando
         mine = np.flatnonzero(which == index)
         if not len(mine) or not len(prior.share):
             continue
-        parts = _log_parts(error, noise, prior)
+        parts = _log_parts(error, noise, prior.share, prior.mean, prior.variance)
         chances = np.exp(parts - np.logaddexp.reduce(parts, axis=0))
         part_of = (rng.random((len(mine), 1, len(error))) > np.cumsum(chances, axis=0)[None, :-1]).sum(axis=1)
         fitted = zip(prior.mean, prior.variance, prior.error, strict=True)
@@ -496,8 +499,7 @@ def row_values(
         return RowValues(np.full(len(y), check_value(float(value))))
     column = as_floats(value, "value")
     check_lengths(probability=y, value=column)
-    found = values_column(column, y)
-    return RowValues(found)
+    return RowValues(values_column(column, y))
 
 
 def mean_values(values: FloatArray, positives: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import entr, ndtr
 
 from mcnet._shared.arrays import FloatArray, ScoreType, logit, sigmoid
+from mcnet._shared.files import finite
 from mcnet._shared.messages import aligned, count, counted, figure, shown_value
 from mcnet.errors import InputError
 from mcnet.metrics.actions import FEWEST_POSITIVES, Actions, discoveries, find_actions
@@ -152,7 +153,7 @@ class Slices:
             "tested": self.tested,
             "too_few_positives": self.too_few,
             "q": self.q,
-            "slices": [{name: _plain(x) for name, x in line._asdict().items()} for line in self.worst],
+            "slices": [finite(line._asdict()) for line in self.worst],
             "multicalibration_error": asdict(self.error),
             "columns": [
                 {
@@ -217,10 +218,6 @@ class Slices:
         few = self.advised[:_SHOWN_LINES]
         options = " ".join(f"--field {_quoted(name)}" for name in few)
         return f"give these columns to --field, the first ones first, if they are known at serving: {options}{again}"
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _quoted(name: str) -> str:
@@ -336,7 +333,7 @@ def _worst(
     actions: Actions, sums: Mapping[str, tuple[tuple[str, ...], ValueSums]], fields: Collection[str]
 ) -> tuple[Slice, ...]:
     """Return the slices that are off, with their errors freed of noise by the prior of their column."""
-    freed: dict[tuple[str, str], FloatArray] = {}
+    freed: dict[tuple[str, str], tuple[float, float, float]] = {}
     rng = np.random.default_rng(0)
     for column in dict.fromkeys(action.field for action in actions):
         values, of = sums[column]
@@ -344,8 +341,8 @@ def _worst(
         error, noise = 1.0 - of.observed[used] / of.predicted[used], of.variance[used] / of.predicted[used] ** 2
         draws = error_draws(error, noise, _DRAWS, rng)
         known = np.vstack([draws.mean(axis=0), *np.quantile(draws, (0.025, 0.975), axis=0)])
-        pcocs = 1.0 / np.maximum(1.0 - known, 1e-9)
-        freed |= {(column, values[value]): pcocs[:, place] for place, value in enumerate(used)}
+        pcocs = zip(*(1.0 / np.maximum(1.0 - known, 1e-9)).tolist(), strict=True)
+        freed |= {(column, values[value]): pcoc for value, pcoc in zip(used, pcocs, strict=True)}
     return tuple(
         Slice(
             action.field,
@@ -355,9 +352,7 @@ def _worst(
             1.0 + action.off,
             1.0 + action.off_low,
             1.0 + action.off_high,
-            float(freed[action.field, action.value][0]),
-            float(freed[action.field, action.value][1]),
-            float(freed[action.field, action.value][2]),
+            *freed[action.field, action.value],
             action.money,
             action.beyond_noise,
             action.field in fields,

@@ -21,7 +21,7 @@ _OUTSIDE = "noise is part of the value (see its floor), but not of the true valu
 def describe(ev: "Evaluation") -> str:
     """Return the metrics with intervals and floors, then a table for each field."""
     lines, notes = metric_lines(ev)
-    tables = [_field_table(field) for field in ev.fields.values()]
+    tables = ["\n".join(filter(None, (aligned(lines), note))) for lines, note in map(field_lines, ev.fields.values())]
     money = [] if ev.money is None else [ev.money.describe()]
     return "\n\n".join(["\n".join([heading(ev), aligned(lines), *notes]), *tables, *money])
 
@@ -72,11 +72,6 @@ def compare(
     lines = [("", *(find_metric(metric).label for metric in metrics))]
     lines += [(name, *(figure(ev.estimates[metric].value) for metric in metrics)) for name, ev in evaluations.items()]
     return aligned(lines)
-
-
-def _field_table(field: "FieldEvaluation") -> str:
-    lines, note = field_lines(field)
-    return aligned(lines) + (f"\n{note}" if note else "")
 
 
 def field_lines(field: "FieldEvaluation") -> tuple[list[tuple[str, ...]], str]:
