@@ -373,16 +373,15 @@ def forest_of(tables: dict[str, PcocTable]) -> Forest:
     judged = list(tables.values())[min(_JUDGED, len(tables) - 1)]
     order = worst_first(judged)
     values = tuple(judged.values[index] for index in order)
-    return Forest(
-        values=values,
-        series=tuple(tables),
-        weight=judged.weight[order],
-        positives=judged.positives[order],
-        impact=_stack(values, tables, [_impact(table) for table in tables.values()]),
-        pcoc=_stack(values, tables, [table.pcoc for table in tables.values()]),
-        low=_stack(values, tables, [table.pcoc_low for table in tables.values()]),
-        high=_stack(values, tables, [table.pcoc_high for table in tables.values()]),
-    )
+    columns = np.full((4, len(tables), len(values)), np.nan)
+    for series, table in enumerate(tables.values()):
+        index = {value: at for at, value in enumerate(table.values)}
+        known = np.array([value in index for value in values], dtype=bool)
+        found = [index[value] for value in values if value in index]
+        columns[:, series, known] = [
+            column[found] for column in (_impact(table), table.pcoc, table.pcoc_low, table.pcoc_high)
+        ]
+    return Forest(values, tuple(tables), judged.weight[order], judged.positives[order], *columns)
 
 
 def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
@@ -409,15 +408,6 @@ def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
             range=[len(shown) - 0.4, -0.6],
         ),
     )
-
-
-def _stack(values: Sequence[str], tables: dict[str, PcocTable], columns: list[FloatArray]) -> FloatArray:
-    """Return the column of each table as a row, in the order of the values."""
-    rows = []
-    for column, table in zip(columns, tables.values(), strict=True):
-        index = {value: at for at, value in enumerate(table.values)}
-        rows.append([column[index[value]] if value in index else np.nan for value in values])
-    return np.array(rows, dtype=np.float64).reshape(len(rows), len(values))
 
 
 def _short(text: str, most: int = 22) -> str:

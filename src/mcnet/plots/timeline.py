@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,7 @@ def _series_lines(timeline: Timeline, hover: str) -> tuple[list[dict[str, Any]],
     """Return a line per series over the periods that have a place in time, without widths, and the axis of periods."""
     indices, x_axis, shown = period_places(timeline.periods)
     kept = [index for index, keep in enumerate(shown) if keep]
+    colours = chain(LINES, repeat(INK))  # ink for the series beyond the palette
     lines = [
         {
             "type": "scatter",
@@ -253,14 +255,9 @@ def _series_lines(timeline: Timeline, hover: str) -> tuple[list[dict[str, Any]],
             "line": {"color": colour},
             "hovertemplate": f"<b>%{{text}}</b>, {name}<br>%{{y:{hover}}}<extra></extra>",
         }
-        for name, values, colour in zip(timeline.series, timeline.values, _colours(len(timeline.series)), strict=True)
+        for name, values, colour in zip(timeline.series, timeline.values, colours, strict=False)
     ]
     return lines, x_axis
-
-
-def _colours(number: int) -> list[str]:
-    """Return a colour per series; ink for those beyond the palette."""
-    return [LINES[index] if index < len(LINES) else INK for index in range(number)]
 
 
 def _legend_below(series: int) -> dict[str, Any]:
