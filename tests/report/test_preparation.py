@@ -16,8 +16,9 @@ from mcnet.model.model import CalibrationModel
 from mcnet.plots.timeline import draw_drift
 from mcnet.report.monitor_page import period_drifts
 from mcnet.report.page_figures import (
-    drift_by_period,
+    drift_of,
     order_of,
+    period_sums,
     plot_curves,
     points_of,
     reliability_of,
@@ -37,7 +38,7 @@ def sketch_of_rows(scores, labels, **more) -> Sketch:
 def test_points_are_the_rates_of_groups_of_equal_mass():
     # Nine positives allow three groups: a third of the weight each.
     sketch = sketch_of_rows(np.repeat([0.1, 0.2, 0.3], 10), [*[1] + [0] * 9, *[1] * 3 + [0] * 7, *[1] * 5 + [0] * 5])
-    points = points_of(sketch)
+    points = points_of(sketch, np.arange(len(sketch)))
     np.testing.assert_allclose(points.score, [0.1, 0.2, 0.3])
     np.testing.assert_allclose(points.rate, [0.1, 0.3, 0.5])
     np.testing.assert_allclose(points.weight, [10, 10, 10])
@@ -173,7 +174,8 @@ def test_drift_is_the_pcoc_of_each_period():
     fields = {"day": ["mon"] * 4 + ["tue"] * 4}
     sketch = sketch_of_rows([0.2] * 8, [1, 0, 0, 0, 1, 1, 0, 0], field=fields)
     periods = sketches_by(sketch, "day")
-    drift = drift_by_period(Identity().fit_sketch(sketch.pooled()), periods)
+    everywhere = [np.zeros(len(part), dtype=np.int32) for part in periods.values()]
+    drift = drift_of(period_sums(Identity().fit_sketch(sketch.pooled()), periods, everywhere, 1))
     assert drift.periods == ("mon", "tue")
     np.testing.assert_allclose(drift.pcoc, [[0.8, 0.4], [0.8, 0.4]], rtol=1e-9)
     assert (drift.low < drift.pcoc).all()

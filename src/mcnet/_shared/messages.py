@@ -271,11 +271,11 @@ class Figure:
         return f"{self.value} ({self.beside})" if self.beside else self.value
 
 
-def with_interval(value: float, low: float, high: float, digits: int = 3) -> Figure:
+def with_interval(value: float | None, low: float | None, high: float | None, digits: int = 3) -> Figure:
     """Return a value and, where it is known, its interval.
 
     >>> str(with_interval(1.1, 1.0, 1.2)), str(with_interval(1.1, float("nan"), float("nan")))
     ('1.100 (1.000 … 1.200)', '1.100')
     """
-    known = isfinite(low)
+    known = low is not None and isfinite(low)
     return Figure(figure(value, digits), f"{figure(low, digits)} … {figure(high, digits)}" if known else "")

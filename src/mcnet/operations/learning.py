@@ -13,7 +13,7 @@ import numpy as np
 
 from mcnet._shared.arrays import FloatArray, sigmoid
 from mcnet.errors import FileFormatError, McnetError
-from mcnet.metrics.calibration_error import group_pcoc
+from mcnet.metrics.calibration_error import pcoc
 from mcnet.metrics.scores import CLIP
 from mcnet.metrics.sums import group_sums
 from mcnet.model.model import CalibrationModel
@@ -81,10 +81,8 @@ def sketch_log_loss(sketch: Sketch, probability: FloatArray) -> float:
 
 def period_pcoc(sketch: Sketch, probability: FloatArray) -> Pcoc:
     """Return predicted over observed positives of a period, with the interval of independent rows."""
-    all_rows = np.zeros(len(sketch), dtype=np.int64)
-    ends = group_pcoc(group_sums(probability, sketch.rate, all_rows, sketch.weight, count=1))
-    low_to_high = [float(end[0]) for end in ends]
-    value, low, high = (end if np.isfinite(end) else None for end in low_to_high)
+    ratio = pcoc(group_sums(probability, sketch.rate, None, sketch.weight))
+    value, low, high = (end if np.isfinite(end) else None for end in (ratio.value, ratio.low, ratio.high))
     return value, low, high
 
 

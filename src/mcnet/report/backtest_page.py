@@ -1,7 +1,6 @@
 """The page of a backtest and its figures."""
 
 from collections.abc import Sequence
-from math import isnan
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from mcnet._shared.messages import Figure, count, counted, figure, with_interval
 from mcnet.metrics.intervals import two_sided
 from mcnet.plots.style import Spec
 from mcnet.plots.timeline import Drift, Timeline, draw_drift, draw_shares, draw_timeline
-from mcnet.report.page import write_page
+from mcnet.report.page import figures_alone, write_page
 from mcnet.rows.periods import shown_periods
 from mcnet.tracking.backtest_forecasters import BASE, TRACKER
 from mcnet.tracking.backtest_result import Backtest
@@ -176,15 +175,15 @@ def write_backtest_report(path: str | PathLike[str], backtest: Backtest, *, titl
     figures |= {name: drawn for name, drawn in (("memory", memory), ("weights", weights)) if drawn is not None}
     values = value_figures(backtest)
     # The first view has everything; choosing a field value draws its own figure anew, and leaves the others.
-    views = [_view({"level": drawn}) for *_, drawn in values] or [_view({})]
-    views[0]["figures"] |= figures
+    views = [{"level": drawn} for *_, drawn in values] or [{}]
+    views[0] |= figures
     groups: dict[str, list[tuple[int, str, float]]] = {}
     for index, (field, value, weight, _) in enumerate(values):
         groups.setdefault(field, []).append((index, value, weight))
     return write_page(
         path,
         "backtest_page.html.j2",
-        data=[{"method": TRACKER, "order": "", "views": views, "forests": []}],
+        data=figures_alone(TRACKER, *views),
         title=title or "Backtest",
         conclusion=backtest.conclusion(),
         headline=_headline(backtest),
@@ -200,21 +199,11 @@ def write_backtest_report(path: str | PathLike[str], backtest: Backtest, *, titl
     )
 
 
-def _view(figures: dict[str, Spec]) -> dict[str, Any]:
-    """Return a view as the script of the page reads it."""
-    return {"summary": "", "explanation": "", "figures": figures}
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
-
-
 def _comparison(backtest: Backtest) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     for row in backtest.summary.to_dicts():
         loss, difference, pcoc = (
-            (_number(row[name]), _number(row[f"{name}_low"]), _number(row[f"{name}_high"]))
-            for name in ("log_loss", "difference", "pcoc")
+            (row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in ("log_loss", "difference", "pcoc")
         )
         name = row["forecaster"]
         lines.append(
@@ -225,16 +214,16 @@ def _comparison(backtest: Backtest) -> list[dict[str, Any]]:
                 "log_loss": with_interval(*loss, digits=5),
                 "difference": Figure("–") if name == TRACKER else _signed(*difference),
                 "pcoc": with_interval(*pcoc),
-                "f_rce": figure(_number(row["f_rce"])),
+                "f_rce": figure(row["f_rce"]),
             }
         )
     return lines
 
 
-def _signed(value: float, low: float, high: float) -> Figure:
+def _signed(value: float, low: float | None, high: float | None) -> Figure:
     """Return a difference with its sign in units of 10⁻⁵, and its interval where it is known."""
-    value, low, high = 1e5 * value, 1e5 * low, 1e5 * high
-    return Figure(f"{value:+.1f}", "" if isnan(low) else f"{low:+.1f} … {high:+.1f}")
+    beside = "" if low is None or high is None else f"{1e5 * low:+.1f} … {1e5 * high:+.1f}"
+    return Figure(f"{1e5 * value:+.1f}", beside)
 
 
 def _headline(backtest: Backtest) -> list[tuple[str, str]]:
@@ -242,7 +231,7 @@ def _headline(backtest: Backtest) -> list[tuple[str, str]]:
     before, after = rows[BASE], rows[TRACKER]
     metrics = [("Log-loss", "log_loss", 5), ("PCOC", "pcoc", 3), ("F-RCE", "f_rce", 4)]
     shown = [
-        (name, f"{figure(_number(before[key]), digits)} → {figure(_number(after[key]), digits)}")
+        (name, f"{figure(before[key], digits)} → {figure(after[key], digits)}")
         for name, key, digits in metrics
         if key != "f_rce" or backtest.fields
     ]

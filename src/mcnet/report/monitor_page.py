@@ -393,7 +393,7 @@ def _pcoc_picture(periods: list[dict[str, Any]], width: int) -> str:
     """Return the PCOC of each period: of the scores, and of what was served or, before that, forecast."""
     told = [[one.get(name) for name in ("served_pcoc", "tracker_pcoc", "now_pcoc")] for one in periods]
     ratios = [[one["base_pcoc"] for one in periods], [next(filter(None, one), [None] * 3) for one in told]]
-    pcoc, low, high = np.moveaxis(np.array([list(map(_interval, series)) for series in ratios]).reshape(2, -1, 3), 2, 0)
+    pcoc, low, high = np.moveaxis(np.array(ratios, dtype=np.float64).reshape(2, -1, 3), 2, 0)  # None becomes NaN
     if not np.isfinite(pcoc).any():
         return ""
     names = tuple(one["period"] for one in periods)
@@ -408,10 +408,6 @@ def _rows_picture(periods: list[dict[str, Any]], width: int) -> str:
     names = tuple(one["period"] for one in periods)
     figure = draw_rows(names, *([one[name] for one in periods] for name in ("rows", "positives")))
     return as_svg(figure, "Rows of each period", width=width, height=190, style="")
-
-
-def _interval(ends: list[float | None]) -> list[float]:
-    return [np.nan if end is None else end for end in ends]
 
 
 def following_lines(status: dict[str, Any]) -> list[str]:
@@ -450,14 +446,13 @@ def watched_lines(status: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _watched(line: dict[str, Any]) -> dict[str, Any]:
-    missing = {name: float("nan") if line[name] is None else line[name] for name in ("pcoc", "pcoc_low", "pcoc_high")}
-    low, high = figure(missing["pcoc_low"], 3), figure(missing["pcoc_high"], 3)
+    pcoc, low, high = (figure(line[name], 3) for name in ("pcoc", "pcoc_low", "pcoc_high"))
     changed = line["log_evidence"] >= np.log(_TELLING)
     return {
         **line,
         "name": {"level": "All rows", "slope": "Slope"}.get(line["what"], line["what"]),
         "since": line["since"] if changed else "–",
-        "pcoc": f"{figure(missing['pcoc'], 3)} ({low} … {high})" if changed else "–",
+        "pcoc": f"{pcoc} ({low} … {high})" if changed else "–",
         "excess": f"{line['excess']:+,.0f}" if changed else "–",
         "evidence": evidence_text(line["log_evidence"]),
         "served": served_text(line.get("served")),

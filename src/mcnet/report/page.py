@@ -22,7 +22,7 @@ from mcnet.metrics.money import Money
 from mcnet.model.drawing import CONTRIBUTIONS_EXPLAINED, contribution_tables, fitted_model, model_facts
 from mcnet.model.model import CalibrationModel
 from mcnet.plots.figures import Forest, draw_forest, forest_of
-from mcnet.plots.style import Difference, Rows, ThereAndBack
+from mcnet.plots.style import Difference, Rows, Spec, ThereAndBack
 from mcnet.report.page_figures import MethodFigures, Order, ReportRows, View, order_of, views_of
 from mcnet.selection import MethodResult, Selection, difference_words
 from mcnet.sketch.sketch import Sketch
@@ -71,6 +71,18 @@ def write_page(
     with whole_file(path) as part:
         part.write_text(page, encoding="utf-8")
     return Path(path)
+
+
+def figures_alone(method: str, *views: dict[str, Spec]) -> list[dict[str, Any]]:
+    """Return views that are figures without sentences, as the script of the page reads the data of a method."""
+    return [
+        {
+            "method": method,
+            "order": "",
+            "views": [{"summary": "", "explanation": "", "figures": figures} for figures in views],
+            "forests": [],
+        }
+    ]
 
 
 @cache
@@ -468,7 +480,6 @@ def _write_page(
         shown=[page.method for page in shown],
         groups=_grouped(offered),
         actions=None if shown[0].evaluated.money is None else shown[0].evaluated.actions(),
-        action_lines=[] if shown[0].evaluated.money is None else shown[0].evaluated.actions().lines(50),
         contributions=contribution_tables(fitted_model(shown[0].calibrator)),
         contributions_explained=CONTRIBUTIONS_EXPLAINED,
         tables={name: (forest, values_of(forest)) for name, forest in forests.items()},

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import CodeArray, FloatArray, MaskArray, sums_by
+from mcnet._shared.arrays import CodeArray, FloatArray, sums_by
 from mcnet._shared.messages import count, counted, with_interval
 from mcnet.errors import InputError
-from mcnet.metrics.calibration_error import equal_mass_bins, group_pcoc, reliability
+from mcnet.metrics.calibration_error import equal_mass_bins, group_pcoc, pcoc, reliability
 from mcnet.metrics.evaluation import Evaluation, predict_cells
 from mcnet.metrics.intervals import wilson
 from mcnet.metrics.sums import GroupSums, group_sums
@@ -38,21 +38,19 @@ _WEIGHT_OUTSIDE = 0.0005
 
 
 def reliability_of(
-    probabilities: FloatArray, sketch: Sketch, cells: NDArray[np.intp] | None = None, *, bins: int = 20
+    probabilities: FloatArray, sketch: Sketch, cells: NDArray[np.intp], *, bins: int = 20
 ) -> Reliability:
-    """Return the reliability table of one probability per cell, over all cells or those given.
+    """Return the reliability table of one probability per cell, over the cells given.
 
     Bins have equal mass; where positives are few there are fewer bins, so that each has some.
     """
-    chosen = np.arange(len(sketch)) if cells is None else cells
-    positives, weight = sketch.positives[chosen], sketch.weight[chosen]
-    return reliability(probabilities[chosen], positives / weight, weight, bins=min(bins, _enough(positives)))
+    positives, weight = sketch.positives[cells], sketch.weight[cells]
+    return reliability(probabilities[cells], positives / weight, weight, bins=min(bins, _enough(positives)))
 
 
-def points_of(sketch: Sketch, cells: NDArray[np.intp] | None = None, *, groups: int = 40) -> Points:
+def points_of(sketch: Sketch, cells: NDArray[np.intp], *, groups: int = 40) -> Points:
     """Return the observed rate, with Wilson's interval, of neighbouring cells in groups of equal mass."""
-    chosen = np.arange(len(sketch)) if cells is None else cells
-    score, positives, weight = sketch.score[chosen], sketch.positives[chosen], sketch.weight[chosen]
+    score, positives, weight = sketch.score[cells], sketch.positives[cells], sketch.weight[cells]
     group = equal_mass_bins(score, weight, min(groups, _enough(positives)))
     sums = group_sums(score, positives / weight, group, weight)
     low, high = wilson(sums.positives, sums.weight)
@@ -211,25 +209,13 @@ def period_sums(
 def drift_of(sums: PeriodSums, contexts: NDArray[np.intp] | None = None) -> Drift:
     """Return the PCOC per period of some contexts together, or of all."""
     totals = [
-        [(part if contexts is None else part.where(_mask(part, contexts))).total() for part in parts]
+        [(part if contexts is None else part.where(np.sort(contexts))).total() for part in parts]
         for parts in sums.values()
     ]
     columns = np.array([[group_pcoc(part) for part in parts] for parts in totals])[..., 0]
     pcoc, low, high = np.moveaxis(columns, 2, 0)
     weight = np.array([float(parts[0].weight[0]) for parts in totals])
     return Drift(tuple(sums), SERIES, pcoc.T, low.T, high.T, weight)
-
-
-def drift_by_period(calibrator: Any, periods: Mapping[str, Sketch]) -> Drift:
-    """Return the PCOC of raw and calibrated scores per period, with intervals, over all rows."""
-    flat = [np.zeros(len(sketch), dtype=np.int32) for sketch in periods.values()]
-    return drift_of(period_sums(calibrator, periods, flat, 1))
-
-
-def _mask(sums: GroupSums, contexts: NDArray[np.intp]) -> MaskArray:
-    inside = np.zeros(len(sums), dtype=bool)
-    inside[contexts] = True
-    return inside
 
 
 # The figures of the page: for each method and each view, reliability, curves, scores and drift.
@@ -347,13 +333,10 @@ class MethodFigures:
     def _summary(self, cells: NDArray[np.intp]) -> str:
         judged = self.rows.judged
         positives, weight = judged.positives[cells], judged.weight[cells]
-        values = []
-        for p in (judged.score[cells], self.after[cells]):
-            sums = group_sums(p, positives / weight, None, weight)
-            pcoc, low, high = (float(column[0]) for column in group_pcoc(sums))
-            values.append(with_interval(pcoc, low, high))
+        ratios = (pcoc(group_sums(p[cells], positives / weight, None, weight)) for p in (judged.score, self.after))
+        before, after = (with_interval(ratio.value, ratio.low, ratio.high) for ratio in ratios)
         rows = f"{count(float(weight.sum()))} rows, {count(float(positives.sum()))} positives"
-        return f"{rows}. PCOC {values[0]} before, {values[1]} after."
+        return f"{rows}. PCOC {before} before, {after} after."
 
 
 def mean_line(sketch: Sketch, probabilities: FloatArray, cells: NDArray[np.intp]) -> Line:

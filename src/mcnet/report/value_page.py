@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mcnet._shared.messages import amount, count, signed_amount
 from mcnet.auctions import Replay
-from mcnet.report.page import write_page
+from mcnet.report.page import figures_alone, write_page
 
 
 def write_value_page(path: str | PathLike[str], found: Replay, *, title: str | None = None) -> Path:
@@ -29,11 +29,10 @@ def write_value_page(path: str | PathLike[str], found: Replay, *, title: str | N
         beside = ("–", "") if name == found.against else (signed_amount(gap.value), known)
         won = count(outcome.won), amount(outcome.spend), count(outcome.positives), amount(outcome.surplus)
         lines.append((name, *won, amount(outcome.returned), amount(outcome.cost_per_positive), beside))
-    view = {"summary": "", "explanation": "", "figures": figures}
     return write_page(
         path,
         "value_page.html.j2",
-        data=[{"method": found.against, "order": "", "views": [view], "forests": []}],
+        data=figures_alone(found.against, figures),
         title=title or "Replay of auctions",
         against=found.against,
         level=f"{100 * found.level:g}\N{NO-BREAK SPACE}%",

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from mcnet.errors import McnetError
+from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.drawing import largest_lines, lines_of, score_range
 from mcnet.operations.alerts import HASH_KEY, name_of
+from mcnet.operations.learning import period_pcoc
 from mcnet.operations.service.board import BUCKETS, ROUTES, Board, HeadNumbers, Numbers
 from mcnet.operations.service.http import Problem
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.operations.status import status_of
 from mcnet.plots.figures import Line, draw_curves
-from mcnet.plots.style import as_svg, numbers
-from mcnet.report.page_figures import drift_by_period
+from mcnet.plots.style import Spec, as_svg, numbers
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import sorted_periods
@@ -111,9 +112,10 @@ class ServiceState:
         sketches = journal.sketches(wanted[0], wanted[-1]) if wanted else ()
         for period, sketch in sketches:
             if period in wanted and served is not None:
-                drift = drift_by_period(served.model, {period: sketch.unfolded()})
-                base, now = zip(*(numbers(part[:, 0]) for part in (drift.pcoc, drift.low, drift.high)), strict=True)
-                computed[keys[period]] = {"base_pcoc": list(base), "now_pcoc": list(now)}
+                whole = sketch.unfolded()
+                ratios = (period_pcoc(whole, p) for p in (whole.score, predict_cells(served.model, whole)))
+                base, now = (numbers(np.array(ratio, dtype=np.float64)) for ratio in ratios)
+                computed[keys[period]] = {"base_pcoc": base, "now_pcoc": now}
         for key in set(computed) - set(keys.values()):
             del computed[key]
         unknown = {"base_pcoc": [None] * 3, "now_pcoc": None, "served_pcoc": None}
