@@ -16,10 +16,11 @@ from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import VARIANTS, calibrator
 from mcnet.calibrators.methods import methods as registered_methods
 from mcnet.calibrators.parameters import clone
-from mcnet.datasets.simulator import SimulatedLog, simulate
+from mcnet.datasets.simulator import SimulatedLog
 from mcnet.errors import CalibrationWarning, InputError, McnetError
 from mcnet.metrics.evaluation import Evaluation, evaluate, evaluate_cells
 from mcnet.metrics.scores import Difference, log_loss, log_loss_difference
+from mcnet.plots.style import card
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import held_back_parts
 
@@ -50,8 +51,7 @@ class FitWarnings:
 
     def __init__(self) -> None:
         """Start without warnings."""
-        self._methods: dict[str, list[str]] = {}
-        self._texts: dict[str, str] = {}
+        self._messages: dict[str, list[str]] = {}
 
     @contextmanager
     def of(self, method: str) -> Iterator[None]:
@@ -61,17 +61,15 @@ class FitWarnings:
             yield
         for warning in caught:
             if issubclass(warning.category, CalibrationWarning):
-                string = str(warning.message)
-                reason = string.removeprefix(f"{method}: ")
-                self._texts.setdefault(reason, string)
-                self._methods.setdefault(reason, []).append(method)
+                message = str(warning.message)
+                self._messages.setdefault(message.removeprefix(f"{method}: "), []).append(message)
             else:
                 warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
     def show(self) -> None:
         """Show each warning once: as it was if one method gave it, else with the number of methods."""
-        for reason, givers in self._methods.items():
-            warn(self._texts[reason] if len(givers) == 1 else f"{reason} ({len(givers)} methods)")
+        for reason, messages in self._messages.items():
+            warn(messages[0] if len(messages) == 1 else f"{reason} ({len(messages)} methods)")
 
 
 # Predictions for rows that a fit has not seen: rows held back in turn, fold by fold, or a test sketch.
@@ -88,10 +86,10 @@ class FittingSketches:
         """The rows without their fields, pooled once for all methods."""
         return self.sketch.pooled()
 
-    def fit(self, candidate: Calibrator, *, pooled: bool) -> Calibrator:
+    def fit(self, candidate: Calibrator) -> Calibrator:
         """Fit a copy of a calibrator."""
         fitted: Calibrator = clone(candidate)
-        return fitted.fit_sketch(self.pooled if pooled else self.sketch)
+        return fitted.fit_sketch(self.pooled if candidate.field_use == "none" else self.sketch)
 
 
 class Folds:
@@ -102,14 +100,14 @@ class Folds:
         self.sketch = sketch
         self._parts = [(FittingSketches(train), held, cells) for train, held, cells in held_back_parts(sketch)]
 
-    def predict(self, candidate: Calibrator, *, pooled: bool) -> FloatArray:
+    def predict(self, candidate: Calibrator) -> FloatArray:
         """Return a prediction for every cell by a fit that did not see its fold."""
         result = np.empty(len(self.sketch.fold))
         with warnings.catch_warnings():
             # What one fold lacks (a value without positives) is not news; the fit on all rows may still warn.
             warnings.simplefilter("ignore", CalibrationWarning)
             for rows, held, cells in self._parts:
-                result[cells] = rows.fit(candidate, pooled=pooled).model_.predict_cells(held)
+                result[cells] = rows.fit(candidate).model_.predict_cells(held)
         return result
 
 
@@ -249,8 +247,6 @@ class Selection:
         }
 
     def _repr_html_(self) -> str:
-        from mcnet.plots.style import card
-
         head, *lines = method_lines(self)
         return card("Selection", head, lines, " ".join([explanation(self), *failure_lines(self)]))
 
@@ -324,12 +320,11 @@ def select(
             progress(name)
         try:
             made = candidate if isinstance(candidate, Calibrator) else calibrator(candidate)
-            pooled = made.field_use == "none"
-            held_back = None if folds is None else folds.predict(made, pooled=pooled)
+            held_back = None if folds is None else folds.predict(made)
             made.prepare()
             begin = time.perf_counter()
             with heard.of(made.method):
-                fitted = rows.fit(made, pooled=pooled)
+                fitted = rows.fit(made)
             seconds = time.perf_counter() - begin
             p = fitted.model_.predict_cells(judged) if held_back is None else held_back
             if not np.isfinite(p).all():
@@ -424,11 +419,6 @@ def _chosen(
 
 
 # A demonstration: every method on a simulated log whose true probabilities are known.
-
-
-def demo_log(rows: int, seed: int) -> SimulatedLog:
-    """Return an AliExpress-shaped log: four field values of very different size, a CTR of 2 %, a test period."""
-    return simulate(rows, test_rows=rows, seed=seed)
 
 
 def demonstrate(

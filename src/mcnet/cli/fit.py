@@ -389,12 +389,13 @@ def demo(
 
     from mcnet._shared.files import whole_file
     from mcnet.cli.sources import check_output
-    from mcnet.selection import demo_log, demonstrate
+    from mcnet.datasets.simulator import simulate
+    from mcnet.selection import demonstrate
 
     printer = Printer(json, quiet)
     check_output(output, [], force=force, endings=(".parquet",))
     with printer.steps("simulating") as step:
-        log = demo_log(rows, seed)
+        log = simulate(rows, test_rows=rows, seed=seed)
         if output is not None:
             now = datetime.now(UTC).replace(tzinfo=None, minute=0, second=0, microsecond=0)
             hours = pl.int_range(pl.len()) * _DEMO_HOURS // pl.len() - _DEMO_HOURS
