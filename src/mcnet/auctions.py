@@ -182,8 +182,8 @@ def check_won_rows(
     price: FloatArray,
     bids: FloatArray,
     *,
-    contexts: IndexArray | None = None,
-    weight: FloatArray | None = None,
+    contexts: IndexArray,
+    weight: FloatArray,
     level: float = 0.99,
 ) -> WonCheck | None:
     """Return whether the calibration error of won rows depends on how narrowly they were won; None if too few were.
@@ -196,16 +196,15 @@ def check_won_rows(
     weight : how many auctions each row stands for.
     level : of the interval; an interval without 1 is worth a warning.
     """
-    rows = np.flatnonzero((bids > price) & (bids > 0.0) & (True if weight is None else weight > 0.0))
+    rows = np.flatnonzero((bids > price) & (bids > 0.0) & (weight > 0.0))
     if len(rows) < 3:
         return None
-    p, w = probabilities[rows], np.ones(len(rows)) if weight is None else weight[rows]
+    p, w = probabilities[rows], weight[rows]
     order = np.argsort(p, kind="stable")
     predicted = np.cumsum((w * p)[order])
     score_bin = np.empty(len(rows), dtype=np.intp)
     score_bin[order] = np.minimum(predicted / predicted[-1] * _MARGIN_SCORE_BINS, _MARGIN_SCORE_BINS - 1)
-    given = score_bin if contexts is None else contexts[rows] * _MARGIN_SCORE_BINS + score_bin
-    strata, known = compact(given)
+    strata, known = compact(contexts[rows] * _MARGIN_SCORE_BINS + score_bin)
     # Thirds by margin within each stratum.
     order = np.lexsort((price[rows] / bids[rows], strata))
     size = np.bincount(strata, minlength=len(known))
@@ -223,7 +222,7 @@ def check_won_rows(
     variance = (noise[:, 0] * share**2).sum() / easily**2 + (noise[:, 2] * (1.0 - share) ** 2).sum() / barely**2
     reach = float(np.exp(two_sided(level) * np.sqrt(variance)))
     pcoc = expected.sum(axis=0) / seen.sum(axis=0)
-    share_won = float(w.sum()) / (len(bids) if weight is None else float(weight.sum()))
+    share_won = float(w.sum()) / float(weight.sum())
     return WonCheck(float(pcoc[2]), float(pcoc[0]), ratio, ratio / reach, ratio * reach, share_won)
 
 
@@ -535,7 +534,7 @@ def _check_prices(
 ) -> None:
     """Refuse bids that no price of the log can judge: above all of them, or all below; warn where nearly all are."""
     highest, lowest = float(auctions.price.max()), float(auctions.price.min())
-    units = Advice("check value and price_per", shell="check --value and --price-per")
+    units = check_units = Advice("check value and price_per", shell="check --value and --price-per")
     if price_per is None:
         asked = "are prices per thousand rows? then {}"
         units = Advice(asked.format("pass price_per=1000"), shell=asked.format("--price-per 1000"))
@@ -547,7 +546,7 @@ def _check_prices(
             raise InputError(
                 f"every bid of {name} (from {bids.min():.3g}) is above every price (up to {highest:.3g}): the replay "
                 "cannot know what other bids would win",
-                advice=Advice("check value and price_per", shell="check --value and --price-per"),
+                advice=check_units,
             )
         if auctions.budget is None and outcomes[name].rows.all():
             warn(f"the bids of {name} win every row: the replay cannot know what higher bids would win")

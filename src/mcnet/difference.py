@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, logit, sigmoid
+from mcnet._shared.arrays import FloatArray, logit, sigmoid, sums_by
 from mcnet.errors import InputError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import as_model
 from mcnet.rows.contexts import Contexts
-from mcnet.rows.fields import MISSING_LABEL, FieldColumn
+from mcnet.rows.fields import MISSING_LABEL
 from mcnet.sketch.sketch import Sketch
 
 if TYPE_CHECKING:
@@ -138,15 +138,10 @@ def _on_a_grid(old: CalibrationModel, new: CalibrationModel) -> _Compared:
     highs = [model.provenance.get("highest_score", 0.999) for model in (old, new)]
     low, high = np.clip([min(lows), max(highs)], 1e-6, 1.0 - 1e-6)
     scores = sigmoid(np.linspace(logit(np.array(low)), logit(np.array(high)), _SCORES))
-    if not old.fields:
-        index = np.zeros(_SCORES, dtype=np.intp)
-        before, after = (model.predict(scores, score_type="probability") for model in (old, new))
-        return _Compared(old.contexts, index, scores, np.ones(_SCORES), before, after)
     contexts, _, _ = old.contexts.united(new.contexts)
-    number = len(contexts)
-    index = np.repeat(np.arange(number, dtype=np.intp), _SCORES)
-    columns: list[FieldColumn] = contexts.columns(index.astype(np.int32))
-    every = np.tile(scores, number)
+    index = np.repeat(np.arange(len(contexts), dtype=np.intp), _SCORES)
+    columns = contexts.columns(index.astype(np.int32)) or None
+    every = np.tile(scores, len(contexts))
     before, after = (model.predict(every, columns, score_type="probability") for model in (old, new))
     return _Compared(contexts, index, every, np.ones(len(every)), before, after)
 
@@ -177,7 +172,7 @@ def _by_context(compared: _Compared) -> "tuple[pl.DataFrame, np.typing.NDArray[n
     names = _names(compared.contexts) or ["all rows"]
     number = len(names)
     total, old, new = (
-        np.bincount(compared.place, weights=column, minlength=number)
+        sums_by(compared.place, column, number)
         for column in (compared.weight, compared.weight * compared.before, compared.weight * compared.after)
     )
     largest = np.zeros(number)

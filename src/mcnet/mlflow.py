@@ -10,6 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from mcnet._shared.arrays import logit
 from mcnet._shared.messages import need_extra
 from mcnet.errors import FileFormatError, InputError
 from mcnet.model.model import CalibrationModel
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 OUTPUT = "calibrated"
 _FILE = "model.json"
-_EXAMPLE_SCORES = (0.01, 0.1, 0.5)
+_EXAMPLE_SCORES = np.array([0.01, 0.1, 0.5])
 
 
 def log_model(model: Any, name: str = "model", **options: Any) -> Any:
@@ -128,12 +131,9 @@ def score_column(model: CalibrationModel) -> str:
 
 def example_rows(model: CalibrationModel) -> "pd.DataFrame":
     """Return a few rows of the model's own field values."""
-    import numpy as np
     import pandas as pd
 
-    scores = np.array(_EXAMPLE_SCORES)
-    if model.score_type == "logit":
-        scores = np.log(scores) - np.log1p(-scores)
+    scores = logit(_EXAMPLE_SCORES) if model.score_type == "logit" else _EXAMPLE_SCORES
     columns: dict[str, Any] = {score_column(model): scores}
     for name in model.needed_fields:
         values = model.contexts.values[model.fields.index(name)]

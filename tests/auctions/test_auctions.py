@@ -121,12 +121,17 @@ def test_won_rows_like_all_others_raise_no_warning():
     assert alarms <= 2
 
 
+def checked(p, label, price):
+    """Check rows of one context, each one auction, for which the probability was bid."""
+    return check_won_rows(p, label, price, p, contexts=np.zeros(len(p), dtype=np.intp), weight=np.ones(len(p)))
+
+
 def test_the_check_of_won_rows_speaks_in_both_directions():
     rng = np.random.default_rng(0)
     p, price = np.full(40_000, 0.1), rng.uniform(0.0, 0.1, 40_000)
     for dear, words in ((0.05, ("over", "at a loss")), (0.2, ("under", "too low"))):
         truth = np.where(price > 0.05, dear, 0.1)
-        found = check_won_rows(p, (rng.random(len(p)) < truth).astype(float), price, p)
+        found = checked(p, (rng.random(len(p)) < truth).astype(float), price)
         assert f"barely won are {words[0]}-predicted" in found.warning
         assert words[1] in found.warning
 
@@ -135,8 +140,8 @@ def test_a_log_with_lost_auctions_is_not_called_a_log_of_winners():
     rng = np.random.default_rng(0)
     p, price = np.full(80_000, 0.1), rng.uniform(0.0, 0.2, 80_000)
     label = (rng.random(len(p)) < np.where(price > 0.05, 0.05, 0.1)).astype(float)
-    everything = check_won_rows(p, label, price, p)
-    winners = check_won_rows(*(column[price < p] for column in (p, label, price, p)))
+    everything = checked(p, label, price)
+    winners = checked(*(column[price < p] for column in (p, label, price)))
     assert everything.ratio == winners.ratio
     assert everything.share_won == pytest.approx(0.5, abs=0.01)
     assert winners.share_won == 1.0
