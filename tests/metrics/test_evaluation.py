@@ -273,6 +273,12 @@ def test_unusable_input_is_refused_with_what_was_found(arguments, message):
         evaluate(*arguments)
 
 
+def test_columns_of_other_lengths_are_refused_before_negatives_are_restored():
+    message = "the columns differ in length: probability has 3, label has 3, weight has 2 rows"
+    with pytest.raises(InputError, match=message):
+        evaluate([0.1, 0.2, 0.3], [0, 1, 0], weight=[1.0, 2.0], negatives_kept=0.5)
+
+
 def test_a_value_outside_its_interval_has_a_footnote():
     rng = np.random.default_rng(1)
     p = rng.uniform(0.02, 0.08, 4000)

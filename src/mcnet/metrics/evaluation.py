@@ -244,13 +244,13 @@ def evaluate(
     settings = MetricSettings(epsilon, drop_empty, level, bins, width_bins, bin_size, clip, seed)
     p = scores_column(probabilities, name="probability", clip=False)
     y = labels_column(labels)
-    given = np.ones_like(y) if weight is None else weights_column(weight)
-    y, restored = restore_negatives(y, given, negatives_kept)
-    w = given if restored is None else restored
+    w = None if weight is None else weights_column(weight)
     known = None if truth is None else scores_column(truth, name="truth", clip=False)
     warn_of_other_order(field, probability=probabilities, label=labels, weight=weight, truth=truth)
     columns = field_columns(field)
     check_lengths(probability=p, label=y, weight=w, truth=known, **{f"field {c.name}": c for c in columns})
+    y, w = restore_negatives(y, w, negatives_kept)
+    w = np.ones_like(y) if w is None else w
     if not w.any():
         raise InputError("every row has weight 0; at least one row with a weight above 0 is needed")
     if is_whole(p) and not is_whole(y):
