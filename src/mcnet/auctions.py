@@ -467,8 +467,7 @@ def replay(
     check_rules(auction, budget, price_per, level)
     y = labels_column(labels)
     w = None if weight is None else weights_column(weight)
-    if w is not None:
-        check_lengths(label=y, weight=w)
+    check_lengths(label=y, weight=w)
     y, w = restore_negatives(y, w, negatives_kept)
     w = np.ones_like(y) if w is None else w
     if not w.any():

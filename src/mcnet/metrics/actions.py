@@ -217,15 +217,13 @@ class MoneyOverTime:
         if sketch.value_kind is None:
             self.without += 1
             return
-        rows, first = rows_of_cells(sketch.score if model is None else predict_cells(model, sketch), sketch)
-        fields = coded_fields(sketch.contexts.columns(sketch.context))
-        chosen = fields if first is None else {name: coded.of(first) for name, coded in fields.items()}
-        self._parts.append((rows, chosen))
-        same = known if known is not None and known["rows"] == sketch.rows else None
-        if same is None:
-            figures = money_of_rows(rows, chosen, MetricSettings()).table.figures()
-            same = {"period": period, "rows": sketch.rows, **figures}
-        self.periods.append(dict(same))
+        rows, cells = rows_of_cells(sketch.score if model is None else predict_cells(model, sketch), sketch)
+        fields = coded_fields(sketch.contexts.columns(sketch.context[cells]))
+        self._parts.append((rows, fields))
+        if known is None or known["rows"] != sketch.rows:
+            figures = money_of_rows(rows, fields, MetricSettings()).table.figures()
+            known = {"period": period, "rows": sketch.rows, **figures}
+        self.periods.append(dict(known))
 
     @cached_property
     def total(self) -> Money | None:
@@ -253,6 +251,6 @@ class MoneyOverTime:
 
     def lines(self, most: int = 12) -> list[tuple[str, ...]]:
         """Return a line of words for each of the last periods, headings first."""
-        shown = self.periods[-most:]
-        names = shown_periods([one["period"] for one in self.periods])[-most:]
-        return money_lines("period", [{**one, "name": name} for one, name in zip(shown, names, strict=True)])
+        names = shown_periods([one["period"] for one in self.periods])
+        named = [{**one, "name": name} for one, name in zip(self.periods, names, strict=True)]
+        return money_lines("period", named[-most:])

@@ -292,18 +292,18 @@ def evaluate_columns(
     chosen = settings or MetricSettings()
     p, y, w = columns(p, y, w)
     check_total_weight(w)
-    if not w.all():
-        used = w > 0
-        p, y, w, truth = p[used], y[used], w[used], None if truth is None else truth[used]
-        folds = None if folds is None else folds[used]
-        fields = {name: coded.of(used) for name, coded in fields.items()}
     # Most metrics need the rows in the order of p; sorting once makes it free for all of them.
-    order = order_by_probability(p)
-    p, y, w, truth = p[order], y[order], w[order], None if truth is None else truth[order]
-    fields = {name: seen_values(coded.of(order)) for name, coded in fields.items()}
+    if w.all():
+        kept = order_by_probability(p)
+    else:
+        used = np.flatnonzero(w > 0)
+        kept = used[order_by_probability(p[used])]
+    p, y, w = p[kept], y[kept], w[kept]
+    truth, folds = None if truth is None else truth[kept], None if folds is None else folds[kept]
+    fields = {name: seen_values(coded.of(kept)) for name, coded in fields.items()}
     contexts, members = combine(fields, p.size)
     sums = group_sums(p, y, contexts.codes, w, count=len(contexts.values))
-    folded = None if folds is None else FoldSums.of(p, y, w, contexts.codes, folds[order])
+    folded = None if folds is None else FoldSums.of(p, y, w, contexts.codes, folds)
     compared = None if folded is None else folded.sums
     whole = evaluate_field(" × ".join(fields) or "all rows", contexts.values, sums, chosen, compared)
     if len(fields) == 1:
@@ -319,7 +319,7 @@ def evaluate_columns(
             )
             for name, coded in fields.items()
         }
-    number = None if folds is None else compact(folds[order])[0]
+    number = None if folds is None else compact(folds)[0]
     rows = JudgedRows(chosen, sums, p, y, w, contexts.codes, truth, number, money)
     return Evaluation(
         rows=p.size,

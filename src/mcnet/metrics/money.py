@@ -1,7 +1,7 @@
 """Money: what miscalibration costs, per field value and in all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, log
 from typing import Any, NamedTuple
@@ -256,13 +256,18 @@ class MoneyTable:
 
     def figures(self, index: int | None = None) -> dict[str, Any]:
         """Return the money of a field value, or of all rows, as plain numbers."""
-        kept, ends = slice(None) if index is None else slice(index, index + 1), ("value", "low", "high")
-        predicted, observed = (float(column[kept].sum()) for column in self.sums[:2])
-        over, under = (asdict(total) for total in (self.total_over, self.total_under))
-        if index is not None:
-            over, under = (dict(zip(ends, known[index].tolist(), strict=True)) for known in (self.over, self.under))
-        sums = {"predicted_value": predicted, "observed_value": observed}
-        return {**sums, "overbid": {end: over[end] for end in ends}, "underbid": {end: under[end] for end in ends}}
+        if index is None:
+            predicted, observed = (float(column.sum()) for column in self.sums[:2])
+            over, under = ((total.value, total.low, total.high) for total in (self.total_over, self.total_under))
+        else:
+            predicted, observed = (float(column[index]) for column in self.sums[:2])
+            over, under = (known[index].tolist() for known in (self.over, self.under))
+        return {
+            "predicted_value": predicted,
+            "observed_value": observed,
+            "overbid": dict(zip(("value", "low", "high"), over, strict=True)),
+            "underbid": dict(zip(("value", "low", "high"), under, strict=True)),
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the columns as lists."""
@@ -537,21 +542,19 @@ def money_of_cells(
     """
     if sketch.value_kind is None:
         return None
-    rows, first = rows_of_cells(p, sketch)
-    if first is not None:
-        fields = {name: coded.of(first) for name, coded in fields.items()}
-        folds = None if folds is None else folds[first]
-    return money_of_rows(rows, fields, settings, folds)
+    rows, cells = rows_of_cells(p, sketch)
+    fields = {name: coded.of(cells) for name, coded in fields.items()}
+    return money_of_rows(rows, fields, settings, None if folds is None else folds[cells])
 
 
-def rows_of_cells(p: FloatArray, sketch: Sketch) -> tuple[ValueRows, IntArray | None]:
-    """Return what money is computed from, and which cell each of it belongs to; None for every cell, in order."""
+def rows_of_cells(p: FloatArray, sketch: Sketch) -> tuple[ValueRows, IntArray | slice]:
+    """Return what money is computed from, and which cell each of it belongs to."""
     if sketch.value_kind == "positive":
         number = len(sketch.contexts)
         sums = (sums_by(sketch.context, column, number) for column in (sketch.values[:, 1], sketch.cells.sums[:, 1]))
         values = RowValues(mean_values(*sums)[sketch.context] / VALUE_UNITS, per_positive=True)
         rows = values.rows(p, sketch.rate, sketch.cells.sums[:, 0])
-        return replace(rows, variance=rows.variance / sketch.scale), None
+        return replace(rows, variance=rows.variance / sketch.scale), slice(None)
     first, group = sketch.value_groups
     each, positive = sketch.cells.sums.T[:2]
     weight, positives = sums_by(group, each, len(first)), sums_by(group, positive, len(first))

@@ -116,9 +116,7 @@ def kl_to_truth(
     p, t, w = columns(probabilities, truth, weight)
     (p1, p0), (t1, t0) = _log_terms(p, clip), _log_terms(t, clip)
     divergence = t * (t1 - p1) + (1 - t) * (t0 - p0)
-    value, error = _moments(divergence, divergence, t, w)
-    low, high = normal_interval(value, error, level)
-    return Estimate(value, max(low, 0.0), high)
+    return _mean(divergence, divergence, t, w, level)
 
 
 def _log_terms(p: FloatArray, clip: float) -> tuple[FloatArray, FloatArray]:

@@ -128,9 +128,7 @@ class LogRows:
         if not len(frame):
             return Judged(frame, np.empty(0), np.empty(0), np.empty(0), fold)
         y = labels_column(frame[spec.name_of("label")], name=spec.name_of("label"), **where)
-        w = None
-        if spec.weight is not None:
-            w = weights_column(frame[spec.weight], name=spec.weight, **where)
+        w = None if spec.weight is None else weights_column(frame[spec.weight], name=spec.weight, **where)
         y, w = restore_negatives(y, w, spec.negatives_kept)
         name = spec.name_of("score")
         p = scores_column(frame[name], score_type=spec.score_type, name=name, **where)

@@ -195,7 +195,6 @@ def write_backtest_report(path: str | PathLike[str], backtest: Backtest, *, titl
         has_memory=memory is not None,
         groups=groups,
         facts=_facts(backtest),
-        count=count,
     )
 
 

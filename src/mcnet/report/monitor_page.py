@@ -10,7 +10,7 @@ import numpy as np
 
 from mcnet._shared.arrays import logit, sigmoid
 from mcnet._shared.files import whole_file
-from mcnet._shared.messages import amount, count, counted, figure, percent
+from mcnet._shared.messages import count, counted, figure, percent
 from mcnet.difference import ModelDifference
 from mcnet.metrics.calibration_error import group_pcoc
 from mcnet.metrics.evaluation import Predictor, predict_cells
@@ -218,11 +218,9 @@ def status_html(status: dict[str, Any], style: str, script: str = "", root: str 
         left_out=left_out,
         following=following_lines(status),
         money=status.get("money"),
-        amount=amount,
         release=f"mcnet versions release {status['store']} --head {status['head']}",
         happened=_happened,
         shown_time=_shown_time,
-        count=count,
         style=style,
         script=script,
         root=root,

@@ -39,7 +39,7 @@ def read_asset(name: str) -> str:
 
 
 def template(name: str) -> Template:
-    """Return a template of a page; what it puts into the page is escaped."""
+    """Return a template of a page, which may call `amount` and `count`; what it puts into the page is escaped."""
     environment = Environment(
         loader=FunctionLoader(read_asset),
         autoescape=True,
@@ -47,6 +47,7 @@ def template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals.update(amount=amount, count=count)
     return environment.get_template(name)
 
 
@@ -484,7 +485,6 @@ def _write_page(
         contributions_explained=CONTRIBUTIONS_EXPLAINED,
         tables={name: (forest, values_of(forest)) for name, forest in forests.items()},
         timelines=list(rows.timelines),
-        count=count,
     )
 
 
