@@ -1,5 +1,7 @@
 """Slices that are off are listed, noise is not; the multicalibration error and the advice follow."""
 
+import shlex
+
 import numpy as np
 import polars as pl
 import pytest
@@ -44,6 +46,12 @@ def test_a_value_that_is_off_is_listed_first_and_its_column_advised():
     assert "device = tablet" in text
     assert "--field device" in text
     assert "noise alone gives" in text
+
+
+def test_names_of_advised_columns_are_quoted_for_the_shell():
+    log = rows(off={"tablet": 0.5}).select("score", "label", pl.col("device").alias("it's a device"))
+    advice = str(mcnet.slices(log, score="score", label="label")).rsplit(": ", 1)[1]
+    assert shlex.split(advice) == ["--field", "it's a device"]
 
 
 def test_true_probabilities_have_no_slices_and_an_error_of_noise():

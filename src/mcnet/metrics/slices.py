@@ -1,5 +1,6 @@
 """Slices: which values of any column of a log are still off, beyond noise, and which columns would help as fields."""
 
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -216,12 +217,8 @@ class Slices:
         if not self.advised:
             return f"no further column would help as a field{again}"
         few = self.advised[:_SHOWN_LINES]
-        options = " ".join(f"--field {_quoted(name)}" for name in few)
+        options = " ".join(f"--field {shlex.quote(name)}" for name in few)
         return f"give these columns to --field, the first ones first, if they are known at serving: {options}{again}"
-
-
-def _quoted(name: str) -> str:
-    return name if name.replace("_", "").replace(":", "").replace("-", "").isalnum() else f"'{name}'"
 
 
 def slices(
