@@ -182,10 +182,7 @@ def _by_context(compared: _Compared) -> "tuple[pl.DataFrame, np.typing.NDArray[n
     table = pl.DataFrame(
         {
             "context": [names[index] for index in order],
-            "weight": total[order],
-            "old_rate": old[order] / total[order],
-            "new_rate": new[order] / total[order],
-            "shift": new[order] / old[order] - 1.0,
+            **_rates(total[order], old[order], new[order]),
             "largest": largest[order],
             "positives_moved": (new - old)[order],
         }
@@ -209,9 +206,11 @@ def _by_score(compared: _Compared) -> "pl.DataFrame":
         {
             "score_low": score[first],
             "score_high": score[np.append(first[1:], len(score)) - 1],
-            "weight": total,
-            "old_rate": old / total,
-            "new_rate": new / total,
-            "shift": new / old - 1.0,
+            **_rates(total, old, new),
         }
     )
+
+
+def _rates(weight: FloatArray, old: FloatArray, new: FloatArray) -> dict[str, FloatArray]:
+    """Return the columns that both tables have, from the weight and the positives that each model expects."""
+    return {"weight": weight, "old_rate": old / weight, "new_rate": new / weight, "shift": new / old - 1.0}

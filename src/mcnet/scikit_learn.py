@@ -254,9 +254,12 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
             check_is_fitted(base)
             self.estimator_ = base
             return _scores(base, features)
-        result = self._out_of_fold(base, features, y, positive, routed)
+        splitter = check_cv(self._folds(positive), positive, classifier=True)
+        response = "predict_proba" if hasattr(base, "predict_proba") else "decision_function"
+        indices = list(splitter.split(features, positive, **routed.splitter.split))
+        held_back = cross_val_predict(base, features, y, cv=indices, method=response, params=routed.estimator.fit)
         self.estimator_ = base.fit(features, y, **routed.estimator.fit)
-        return result
+        return _score_column(held_back, response)
 
     @contextmanager
     def _advice_on_field(self, X: Any) -> Iterator[None]:
@@ -288,16 +291,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
                 )
                 advice += f"drop it from X, or encode it {encode}"
             raise InputError(f"{classifier} refused the rows: {problem}; {advice}") from error
-
-    def _out_of_fold(
-        self, base: Any, features: Any, y: Any, positive: FloatArray, routed: Any
-    ) -> tuple[FloatArray, ScoreType]:
-        """Return the score of each row by a classifier that has not seen it."""
-        splitter = check_cv(self._folds(positive), positive, classifier=True)
-        response = "predict_proba" if hasattr(base, "predict_proba") else "decision_function"
-        indices = list(splitter.split(features, positive, **routed.splitter.split))
-        result = cross_val_predict(base, features, y, cv=indices, method=response, params=routed.estimator.fit)
-        return _score_column(result, response)
 
     def _folds(self, positive: FloatArray) -> Any:
         if not isinstance(self.cv, int | np.integer):

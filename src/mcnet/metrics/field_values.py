@@ -69,9 +69,6 @@ class Estimates(Mapping[str, Estimate]):
 
 # Calibration by field: a table with one line per field value, and the metrics that sum it up.
 
-_LARGEST_TABLE = 2**24
-"""Codes are renumbered through a table up to this span, else by sorting."""
-
 
 class CodedField(NamedTuple):
     """A field as numbers: row `i` has the value `values[codes[i]]`."""
@@ -148,21 +145,16 @@ def evaluate_field(
     )
 
 
-def compact(codes: IndexArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def compact(codes: IndexArray) -> tuple[npt.NDArray[np.intp], IndexArray]:
     """Renumber codes without gaps; also return the old code of each new one.
 
     >>> renumbered, old = compact(np.array([7, 2, 7]))
     >>> renumbered.tolist(), old.tolist()
     ([1, 0, 1], [2, 7])
     """
-    low, high = int(codes.min()), int(codes.max())
-    if high - low >= _LARGEST_TABLE:
-        old, renumbered = np.unique(codes, return_inverse=True)
-        return renumbered.astype(np.intp, copy=False), old.astype(np.intp)
-    shifted = codes - low if low else codes
-    present = np.bincount(shifted) > 0
-    new = np.cumsum(present) - 1
-    return new[shifted].astype(np.intp, copy=False), np.flatnonzero(present) + low
+    low = int(codes.min())
+    table, renumbered = distinct_combinations([codes - low], [int(codes.max()) - low + 1])
+    return renumbered, table[:, 0] + low
 
 
 def seen_values(field: CodedField) -> CodedField:

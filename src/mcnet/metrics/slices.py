@@ -177,7 +177,9 @@ class Slices:
         checked = f"{counted(self.tested, 'slice')} tested, false discoveries at most {self.q:.0%}"
         if self.too_few:
             checked += f"; {counted(self.too_few, 'slice')} with too few positives to say anything"
-        parts = [f"{aligned(self._lines())}{self._rest()}\n{checked}" if self.worst else f"no slice is off: {checked}"]
+        more = len(self.worst) - _SHOWN_LINES
+        rest = f"\n… and {counted(more, 'slice')} with fewer positives" if more > 0 else ""
+        parts = [f"{aligned(self._lines())}{rest}\n{checked}" if self.worst else f"no slice is off: {checked}"]
         parts.append(str(self.error))
         if self.gains:
             parts.append(aligned(self._gain_lines()))
@@ -186,10 +188,6 @@ class Slices:
             others = ", ".join(f"{name} ({why})" for name, why in self.left_out.items())
             parts.append(f"left out: {others}")
         return "\n\n".join([*parts, self._advice()])
-
-    def _rest(self) -> str:
-        more = len(self.worst) - _SHOWN_LINES
-        return f"\n… and {counted(more, 'slice')} with fewer positives" if more > 0 else ""
 
     def _lines(self) -> list[tuple[str, ...]]:
         lines: list[tuple[str, ...]] = [

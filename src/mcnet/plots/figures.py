@@ -353,16 +353,8 @@ class Forest:
     def first(self, number: int) -> "Forest":
         """Return the `number` worst values among those that have a PCOC."""
         kept = np.flatnonzero(np.isfinite(self.pcoc).all(axis=0))[:number]
-        return Forest(
-            tuple(self.values[index] for index in kept),
-            self.series,
-            self.weight[kept],
-            self.positives[kept],
-            self.impact[:, kept],
-            self.pcoc[:, kept],
-            self.low[:, kept],
-            self.high[:, kept],
-        )
+        columns = (self.weight, self.positives, self.impact, self.pcoc, self.low, self.high)
+        return Forest(tuple(self.values[index] for index in kept), self.series, *(c[..., kept] for c in columns))
 
 
 def forest_of(tables: dict[str, PcocTable]) -> Forest:

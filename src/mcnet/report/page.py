@@ -180,8 +180,8 @@ def headline_of(
     return [
         (
             name,
-            figure(float(getattr(before, key)), digits),
-            figure(float(getattr(after, key)), digits),
+            figure(before.estimates[key].value, digits),
+            figure(after.estimates[key].value, digits),
             below if key == "pcoc" else "",
         )
         for name, key, digits in metrics

@@ -18,7 +18,7 @@ from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.operations.status import status_of
 from mcnet.plots.figures import Line, draw_curves
-from mcnet.plots.style import Spec, as_svg, numbers
+from mcnet.plots.style import as_svg, numbers
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import sorted_periods
