@@ -5,7 +5,17 @@ import pytest
 from sklearn import metrics as sklearn_metrics
 
 from mcnet.errors import InputError
-from mcnet.metrics import auc, brier, excess_log_loss, gauc, kl_to_truth, log_loss, log_loss_difference
+from mcnet.metrics import (
+    auc,
+    brier,
+    excess_log_loss,
+    gauc,
+    group_sums,
+    kl_to_truth,
+    log_loss,
+    log_loss_difference,
+    poisson_bootstrap,
+)
 
 RNG = np.random.default_rng(11)
 P = np.round(RNG.beta(1, 20, 2000), 3).clip(0.001, 0.999)
@@ -136,3 +146,15 @@ def test_a_missing_value_is_refused(function, column):
         given[column] = missing
         with pytest.raises(InputError, match="has a value missing, NaN or infinite in row 2"):
             function(*given)
+
+
+@pytest.mark.parametrize("codes", [[0, 0, 1], [0, 0, 1, 1, 1, 7]])
+def test_codes_of_other_rows_are_refused(codes):
+    rows = [0.4, 0.1, 0.3, 0.2], [0, 1, 0, 1]
+    message = f"the columns differ in length: probabilities has 4, {{}} has {len(codes)} rows"
+    with pytest.raises(InputError, match=message.format("codes")):
+        gauc(*rows, codes)
+    with pytest.raises(InputError, match=message.format("codes")):
+        group_sums(*rows, codes)
+    with pytest.raises(InputError, match=message.format("clusters")):
+        poisson_bootstrap(brier, *rows, clusters=codes)

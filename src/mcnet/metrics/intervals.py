@@ -11,6 +11,7 @@ from scipy.special import gammaln, ndtri, xlogy
 from mcnet._shared.arrays import FloatArray
 from mcnet.errors import InputError
 from mcnet.metrics.sums import GroupSums, columns
+from mcnet.rows.columns import check_lengths
 
 # A measured figure with its confidence interval and, where noise alone produces an error, its floor.
 
@@ -297,6 +298,7 @@ def poisson_bootstrap(
     p, y, w = columns(probabilities, labels, weight)
     rng = np.random.default_rng(seed)
     groups = None if clusters is None else np.asarray(clusters)
+    check_lengths(probabilities=p, clusters=groups)
     values = np.empty(replicates)
     for index in range(replicates):
         if groups is None:

@@ -10,6 +10,7 @@ from mcnet._shared.messages import counted
 from mcnet.errors import InputError
 from mcnet.metrics.intervals import Estimate, normal_interval, two_sided
 from mcnet.metrics.sums import columns, order_by_probability
+from mcnet.rows.columns import check_lengths
 
 # Proper scores, their differences, and the distance to a known truth.
 
@@ -193,7 +194,10 @@ def gauc(
     >>> gauc([0.1, 0.4, 0.35, 0.8], [0, 1, 1, 0], [0, 0, 1, 1]).value
     0.5
     """
-    return mean_auc(*columns(probabilities, labels, weight), np.asarray(codes), level=level)
+    p, y, w = columns(probabilities, labels, weight)
+    groups = np.asarray(codes)
+    check_lengths(probabilities=p, codes=groups)
+    return mean_auc(p, y, w, groups, level=level)
 
 
 def mean_auc(

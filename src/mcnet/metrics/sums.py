@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray, sums_by
 from mcnet.errors import InputError
-from mcnet.rows.columns import without_mask
+from mcnet.rows.columns import check_lengths, without_mask
 
 # The columns every metric works on: probability, label (a fraction when rows are aggregated), weight.
 
@@ -124,6 +124,7 @@ def group_sums(
     """
     p, y, w = columns(probabilities, labels, weight)
     groups = np.zeros(p.size, dtype=np.intp) if codes is None else np.asarray(codes).astype(np.intp, copy=False)
+    check_lengths(probabilities=p, codes=groups)
     size = int(groups.max()) + 1 if count is None else count
     wp = w * p
     return GroupSums(*(sums_by(groups, column, size) for column in (w, w * y, wp, wp * p, wp * y)))
