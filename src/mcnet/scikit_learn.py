@@ -147,7 +147,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         routed = self._routed(base, weight, fit_params)
         field = self._field(X)
         features = self._features(X)
-        chosen = self._calibrator()
+        chosen: Calibrator = clone(self.method) if isinstance(self.method, Calibrator) else calibrator(self.method)
         with self._advice_on_field(X):
             scores, score_type = self._fit_classifier(base, features, y, positive, routed)
         used = field if chosen.field_use != "none" else None
@@ -213,10 +213,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         if self.estimator is None:
             return LogisticRegression()
         return self.estimator if isinstance(self.cv, str) else clone(self.estimator)
-
-    def _calibrator(self) -> Calibrator:
-        chosen: Calibrator = clone(self.method) if isinstance(self.method, Calibrator) else calibrator(self.method)
-        return chosen
 
     def _labels(self, y: Any) -> FloatArray:
         """Set the classes, and return 1 for the rows of the second and 0 for those of the first."""

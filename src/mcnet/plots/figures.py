@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray
 from mcnet.plots.style import (
-    AFTER,
-    BEFORE,
     COUNT_DIGITS,
     INK,
     LINES,
@@ -20,6 +18,7 @@ from mcnet.plots.style import (
     band,
     error_bars,
     figure_of,
+    looks,
     looks_logarithmic,
     numbers,
     ratio_axis,
@@ -143,9 +142,7 @@ def draw_reliability(tables: Mapping[str, Reliability]) -> Spec:
     """
     logarithmic = looks_logarithmic(np.concatenate([table.mean_prediction for table in tables.values()]))
     traces: list[dict[str, Any]] = []
-    colours = (BEFORE, AFTER) if len(tables) > 1 else (AFTER,)
-    for index, ((name, table), colour) in enumerate(zip(tables.items(), colours, strict=False)):
-        symbol = "circle-open" if index == 0 and len(tables) > 1 else "circle"
+    for (name, table), (colour, symbol) in zip(tables.items(), looks(len(tables)), strict=False):
         traces += _series(name, table, colour, symbol)
     shown = [column for t in tables.values() for column in (t.mean_prediction, t.observed)]
     x_span = span([t.mean_prediction for t in tables.values()], logarithmic=logarithmic)
@@ -255,9 +252,8 @@ def masses_of(columns: Mapping[str, FloatArray], weight: FloatArray, *, bins: in
 
 def draw_histogram(masses: Masses) -> Spec:
     """Draw the shares as outlines."""
-    colours = (BEFORE, AFTER) if len(masses.shares) > 1 else (AFTER,)
     traces: list[dict[str, Any]] = []
-    for (name, shares), colour in zip(masses.shares.items(), colours, strict=False):
+    for (name, shares), (colour, _) in zip(masses.shares.items(), looks(len(masses.shares)), strict=False):
         traces.append(
             {
                 "type": "scatter",
@@ -380,12 +376,11 @@ def draw_forest(forest: Forest, *, limit: int = 30) -> Spec:
     """Draw the `limit` worst values, one line each, the worst on top."""
     shown = forest.first(limit)
     indices = np.arange(len(shown), dtype=np.float64)
-    colours = (BEFORE, AFTER) if len(shown.series) > 1 else (AFTER,)
     traces: list[dict[str, Any]] = []
-    for index, (name, colour) in enumerate(zip(shown.series, colours, strict=False)):
+    for index, look in enumerate(looks(len(shown.series))):
         # Side by side on a value's line, so that neither hides the other.
         aside = 0.0 if len(shown.series) == 1 else 0.34 * index - 0.17
-        traces.append(_points(shown, index, name, colour, indices + aside))
+        traces.append(_points(shown, index, *look, indices + aside))
     traces.append(reference_line([1.0, 1.0], [-0.6, len(shown) - 0.4]))
     reach = ratio_reach(shown.pcoc, shown.low, shown.high)
     rows = max(len(shown), 3)
@@ -408,12 +403,11 @@ def _short(text: str, most: int = 22) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
-def _points(forest: Forest, series: int, name: str, colour: str, places: FloatArray) -> dict[str, Any]:
-    pcoc, low, high = forest.pcoc[series], forest.low[series], forest.high[series]
+def _points(forest: Forest, series: int, colour: str, symbol: str, places: FloatArray) -> dict[str, Any]:
+    name, pcoc, low, high = forest.series[series], forest.pcoc[series], forest.low[series], forest.high[series]
     value, least, most = numbers(pcoc), numbers(low), numbers(high)
     weight, positives = numbers(forest.weight, COUNT_DIGITS), numbers(forest.positives, COUNT_DIGITS)
     custom = Rows(weight, positives, numbers(forest.impact[series]), least, most)
-    symbol = "circle-open" if series == 0 and len(forest.series) > 1 else "circle"
     return {
         "type": "scatter",
         "mode": "markers",

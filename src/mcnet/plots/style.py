@@ -47,6 +47,13 @@ BEFORE, AFTER = "#c9700a", "#2f86c9"
 INK, QUIET = "#6b7280", "rgba(128, 128, 128, 0.28)"
 LINES = ("#2f86c9", "#c9700a", "#009e73", "#b8609a", "#8a8f00", "#3fa7b8", "#d0553f", "#7d74c9")
 
+
+def looks(series: int) -> list[tuple[str, str]]:
+    """Return the colour and the symbol of each series: before, after and one more; of one alone, those of after."""
+    before, *others = (BEFORE, "circle-open"), (AFTER, "circle"), (LINES[2], "circle")
+    return [before, *others][:series] if series > 1 else others[:1]
+
+
 _SIGNIFICANT_DIGITS = 4
 COUNT_DIGITS = 9
 """Numbers of rows are shown to the last one."""

@@ -21,6 +21,7 @@ from mcnet.plots.style import (
     axis,
     error_bars,
     figure_of,
+    looks,
     numbers,
     ratio_axis,
     reference_line,
@@ -67,10 +68,8 @@ def draw_drift(drift: Drift) -> Spec:
     indices, x_axis, shown = period_places(drift.periods)
     thin = _thin(drift)
     clear = shown & ~thin
-    colours = (BEFORE, AFTER, LINES[2]) if len(drift.series) > 1 else (AFTER,)
     traces: list[dict[str, Any]] = []
-    for series, (name, colour) in enumerate(zip(drift.series, colours, strict=False)):
-        symbol = "circle" if series or len(drift.series) == 1 else "circle-open"
+    for series, (name, (colour, symbol)) in enumerate(zip(drift.series, looks(len(drift.series)), strict=False)):
         look = {"name": name, "legendgroup": name, "marker": {"color": colour, "size": 6, "symbol": symbol}}
         line = {"mode": "lines+markers", "line": {"color": colour, "width": 1.5}}
         traces.append({**_points(drift, series, indices, clear, colour), **look, **line})
