@@ -72,8 +72,7 @@ class Auctions:
         if self.budget is not None:
             for period in range(int(self.periods.max()) + 1):
                 inside = np.flatnonzero(won & (self.periods == period))
-                over = np.cumsum(cost[inside]) > self.budget
-                won[inside[np.argmax(over) :]] &= not over.any()
+                won[inside[np.cumsum(cost[inside]) > self.budget]] = False
         return won, cost
 
     def outcome(self, probabilities: FloatArray) -> "Outcome":

@@ -121,6 +121,14 @@ def test_won_rows_like_all_others_raise_no_warning():
     assert alarms <= 2
 
 
+def test_a_period_in_which_no_bid_wins_spends_nothing_of_its_budget():
+    p, label, days = np.full(40, 0.1), np.arange(40) % 5 == 0, np.arange(40) // 20
+    price = np.where(days == 0, 0.05, 5.0)
+    found = mcnet.replay({"scores": p}, label, price, 1.0, periods=days, budget=0.52, blocks=4).outcomes["scores"]
+    assert found.won == 10
+    assert found.spend == pytest.approx(0.5)
+
+
 def checked(p, label, price):
     """Check rows of one context, each one auction, for which the probability was bid."""
     return check_won_rows(p, label, price, p, contexts=np.zeros(len(p), dtype=np.intp), weight=np.ones(len(p)))
