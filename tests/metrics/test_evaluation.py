@@ -273,6 +273,14 @@ def test_unusable_input_is_refused_with_what_was_found(arguments, message):
         evaluate(*arguments)
 
 
+def test_a_plot_of_a_field_needs_it_in_both_evaluations():
+    without, with_field = evaluate([0.1, 0.2], [0, 1]), evaluate([0.1, 0.2], [0, 1], ["a", "b"])
+    with pytest.raises(InputError, match="there is no field 'field'; there are none"):
+        without.plot("field")
+    with pytest.raises(InputError, match="there is no field 'field' in the evaluation before; there are none"):
+        with_field.plot("field", before=without)
+
+
 def test_columns_of_other_lengths_are_refused_before_negatives_are_restored():
     message = "the columns differ in length: probability has 3, label has 3, weight has 2 rows"
     with pytest.raises(InputError, match=message):

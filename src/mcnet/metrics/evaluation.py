@@ -171,8 +171,10 @@ class Evaluation:
         named = {"evaluated": self} if before is None else {"before": before, "after": self}
         if field is None:
             return as_plotly(draw_reliability({name: ev.reliability for name, ev in named.items()}))
-        if field not in self.fields:
-            raise InputError(f"there is no field {field!r}; there are {', '.join(self.fields) or 'none'}")
+        for name, ev in named.items():
+            if field not in ev.fields:
+                where = " in the evaluation before" if name == "before" else ""
+                raise InputError(f"there is no field {field!r}{where}; there are {', '.join(ev.fields) or 'none'}")
         tables: dict[str, PcocTable] = {name: ev.fields[field].table for name, ev in named.items()}
         return as_plotly(draw_forest(forest_of(tables)))
 
