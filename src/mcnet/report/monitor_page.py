@@ -18,7 +18,7 @@ from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.model.model import CalibrationModel
 from mcnet.plots.figures import Line, draw_curves
 from mcnet.plots.style import INK, QUIET, Spec, as_svg
-from mcnet.plots.timeline import Drift, draw_drift, draw_rows
+from mcnet.plots.timeline import Drift, draw_drift, draw_rows, period_places
 from mcnet.report.page import read_asset, template, write_page
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import shown_periods, sorted_periods
@@ -144,10 +144,7 @@ def evidence_text(log_evidence: float) -> str:
 
 def _marked(figure: Spec, drift: Drift, since: str | None, reference: Sequence[str]) -> Spec:
     """Return a figure with a line where a change began, and the reference in grey."""
-    dated = figure["layout"]["xaxis"].get("type") == "date"
-    positions: dict[str, Any] = {period: period if dated else index for index, period in enumerate(drift.periods)}
-    if not dated and "tickvals" not in figure["layout"]["xaxis"]:
-        positions = {period: float(period) for period in drift.periods}
+    positions = dict(zip(drift.periods, period_places(drift.periods)[0], strict=True))
     shapes = []
     inside = [period for period in sorted_periods(list(reference)) if period in positions]
     if inside:
