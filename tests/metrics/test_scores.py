@@ -148,6 +148,15 @@ def test_a_missing_value_is_refused(function, column):
             function(*given)
 
 
+@pytest.mark.parametrize("level", [-1.0, 1.0, 3.0])
+def test_a_level_outside_the_unit_interval_is_refused_by_every_interval(level):
+    for metric in (lambda: auc([0.1, 0.2], [0, 1], level=level), lambda: brier([0.1, 0.2], [0, 1], level=level)):
+        with pytest.raises(InputError, match=f"level is {level}; a confidence level lies between 0 and 1"):
+            metric()
+    with pytest.raises(InputError, match=f"level is {level}; a confidence level lies between 0 and 1"):
+        poisson_bootstrap(brier, [0.1, 0.2], [0, 1], level=level)
+
+
 @pytest.mark.parametrize("codes", [[0, 0, 1], [0, 0, 1, 1, 1, 7]])
 def test_codes_of_other_rows_are_refused(codes):
     rows = [0.4, 0.1, 0.3, 0.2], [0, 1, 0, 1]

@@ -89,6 +89,9 @@ def test_plot_curves_adds_the_rows(fitted: mcnet.Calibrator):
     sketch = mcnet.Sketch.from_rows(SCORES, LABELS, field=FIELD)
     assert names(mcnet.plot_curves(fitted, sketch, "PL")) == ["PL", "observed rate"]
     assert names(mcnet.plot_curves(mcnet.Platt().fit(SCORES, LABELS), sketch)) == ["pooled", "observed rate"]
+    others = mcnet.Sketch.from_rows(SCORES, LABELS, field={"city": FIELD["country"]})
+    with pytest.raises(InputError, match="the sketch has no field 'country'; it has city"):
+        mcnet.plot_curves(fitted, others, "PL")
 
 
 def test_an_evaluation_plots_its_reliability_or_a_field(fitted: mcnet.Calibrator):

@@ -49,9 +49,18 @@ def two_sided(level: float) -> float:
     >>> round(two_sided(0.95), 3)
     1.96
     """
+    return float(ndtri(tails(level)[1]))
+
+
+def tails(level: float) -> tuple[float, float]:
+    """Return the quantiles at the ends of an interval of this level.
+
+    >>> tails(0.5)
+    (0.25, 0.75)
+    """
     if not 0 < level < 1:
         raise InputError(f"level is {level}; a confidence level lies between 0 and 1, for example 0.95")
-    return float(ndtri(0.5 + level / 2))
+    return 0.5 - level / 2, 0.5 + level / 2
 
 
 def normal_interval(value: float, standard_error: float, level: float) -> tuple[float, float]:
@@ -88,13 +97,12 @@ def noise_aware_interval(
     `size(λ)` is the error of that truth, `draws(λ)` a sample of what would be observed under it.
     """
     z = two_sided(level)
-    tails = (0.5 - level / 2, 0.5 + level / 2)
 
     def ends(values: FloatArray) -> tuple[float, float]:
         if values.size < 1000:
             centre, reach = float(values.mean()), z * float(values.std(ddof=1))
             return centre - reach, centre + reach
-        low, high = np.quantile(values, tails)
+        low, high = np.quantile(values, tails(level))
         return float(low), float(high)
 
     grid, lows, highs = [], [], []
@@ -296,7 +304,7 @@ def poisson_bootstrap(
     if replicates < 2:
         raise InputError(f"replicates is {replicates}; an interval needs at least 2, better 200")
     p, y, w = columns(probabilities, labels, weight)
-    rng = np.random.default_rng(seed)
+    rng, ends = np.random.default_rng(seed), tails(level)
     groups = None if clusters is None else np.asarray(clusters)
     check_lengths(probabilities=p, clusters=groups)
     values = np.empty(replicates)
@@ -309,5 +317,5 @@ def poisson_bootstrap(
             drawn, rate = w * rng.poisson(1.0, int(groups.max()) + 1)[groups], y
         values[index] = float(metric(p, rate, drawn)) if drawn.sum() > 0 else np.nan
     known = values[~np.isnan(values)]
-    low, high = np.quantile(known, (0.5 - level / 2, 0.5 + level / 2)) if known.size else (np.nan, np.nan)
+    low, high = np.quantile(known, ends) if known.size else (np.nan, np.nan)
     return Estimate(float(metric(p, y, w)), float(low), float(high))

@@ -13,7 +13,7 @@ from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, MaskArray, su
 from mcnet._shared.messages import aligned, amount, shown_value
 from mcnet.errors import InputError
 from mcnet.metrics.field_values import CodedField, combine, compact, seen_values
-from mcnet.metrics.intervals import Estimate
+from mcnet.metrics.intervals import Estimate, tails
 from mcnet.metrics.judged_rows import MetricSettings
 from mcnet.rows.columns import as_floats, check_lengths, check_value, values_column
 from mcnet.sketch.grid import VALUE_UNITS
@@ -310,7 +310,7 @@ def money_table(
     owner, bin_of = old // SCORE_BINS, old % SCORE_BINS
     number = int(np.clip(_MOST_DRAWN // max(len(owner), size * parts), 100, 1000))
     draws = _money_draws(of_group, owner, rare[owner], bin_of, number, settings.seed)
-    ends = (0.5 - settings.level / 2, 0.5 + settings.level / 2)
+    ends = tails(settings.level)
     starts = np.flatnonzero(np.diff(owner, prepend=-1))
     tables: list[FloatArray] = []
     totals: list[Estimate] = []

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray, sigmoid
 from mcnet._shared.messages import counted
 from mcnet.errors import InputError
-from mcnet.metrics.intervals import Estimate, normal_interval, two_sided
+from mcnet.metrics.intervals import Estimate, normal_interval, tails, two_sided
 from mcnet.metrics.sums import columns, order_by_probability
 from mcnet.rows.columns import check_lengths
 
@@ -231,7 +231,7 @@ def _interval(value: float, variance: float, pairs: float, level: float) -> tupl
     in order with probability A^pairs: its interval goes from the A at which that is (1 − level)/2 to 1.
     """
     if value in (0.0, 1.0):
-        reach = -float(np.expm1(np.log(0.5 - level / 2) / pairs))
+        reach = -float(np.expm1(np.log(tails(level)[0]) / pairs))
         return (0.0, reach) if value == 0.0 else (1.0 - reach, 1.0)
     centre = np.log(value / (1 - value))
     reach = two_sided(level) * np.sqrt(variance) / (value * (1 - value))

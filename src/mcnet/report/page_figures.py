@@ -30,7 +30,7 @@ from mcnet.plots.timeline import Drift, draw_drift
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.sketch.sketch import Sketch
-from mcnet.sketch.views import in_field_order
+from mcnet.sketch.views import in_field_order, require_fields
 
 # What the figures show of a sketch, computed as plain numbers.
 
@@ -370,6 +370,7 @@ def plot_curves(calibrator: Any, sketch: Sketch, field: Any = None) -> Any:
     """
     cells, contexts = np.arange(len(sketch)), None
     if field is not None:
+        require_fields(sketch, fitted_model(calibrator).needed_fields)
         values = field if isinstance(field, Mapping) else dict.fromkeys(sketch.contexts.names[:1], field)
         context = sketch.contexts.lookup(sketch.contexts.given({name: [value] for name, value in values.items()}))
         if context[0] < 0:
