@@ -11,7 +11,7 @@ from mcnet._shared.arrays import FloatArray, IndexArray, MaskArray, sums_by
 from mcnet._shared.messages import aligned, amount, count, counted, signed_amount, warn
 from mcnet.errors import Advice, InputError
 from mcnet.metrics.field_values import CodedField, coded_fields, combine, compact
-from mcnet.metrics.intervals import two_sided
+from mcnet.metrics.intervals import tails, two_sided
 from mcnet.metrics.money import row_values
 from mcnet.plots.style import AFTER, BEFORE, LINES, Spec, axis, figure_of, numbers
 from mcnet.rows.columns import (
@@ -266,7 +266,7 @@ class Replay:
             size = max(_RESAMPLED_AT_A_TIME // number, 1)
             parts = [min(size, _RESAMPLES - done) for done in range(0, _RESAMPLES, size)]
             drawn = np.concatenate([rng.multinomial(number, shares, part).astype(np.float64) @ apart for part in parts])
-            lows, highs = np.quantile(drawn, (0.5 - self.level / 2, 0.5 + self.level / 2), axis=0)
+            lows, highs = np.quantile(drawn, tails(self.level), axis=0)
         result = {}
         for name, value, low, high in zip(self.outcomes, apart.sum(axis=0).tolist(), lows, highs, strict=True):
             relative = value / base.surplus if base.surplus > 0.0 else float("nan")
@@ -550,6 +550,11 @@ def _check_prices(
             warn(f"the bids of {name} win every row: the replay cannot know what higher bids would win")
     won = max(int(np.count_nonzero(outcome.rows)) for outcome in outcomes.values())
     most = max(float((auctions.value * p).max()) for p in chances.values())
+    if won == 0 and any((auctions.value * p > auctions.price).any() for p in chances.values()):
+        raise InputError(
+            f"the budget of {auctions.budget:g} per period is below the price of the first auction that a bid would "
+            "win, in every period; give a larger one"
+        )
     if won == 0:
         raise InputError(f"no bid (up to {most:.3g}) is above its price (from {lowest:.3g})", advice=units)
     if auctions.budget is None and won < _FEWEST_WON * len(auctions.price):

@@ -255,6 +255,10 @@ def test_what_cannot_be_replayed_is_refused():
             mcnet.replay(*given)
     for how, problem in (
         ({"budget": 0.0}, "budget is 0"),
+        (
+            {"budget": 1e-9},
+            "the budget of 1e-09 per period is below the price of the first auction that a bid would win",
+        ),
         ({"auction": "third"}, "'second' or 'first'"),
         ({"price_per": 0}, "price_per"),
         ({"level": 95}, "level is 95"),
