@@ -273,6 +273,12 @@ def test_unusable_input_is_refused_with_what_was_found(arguments, message):
         evaluate(*arguments)
 
 
+@pytest.mark.parametrize("name", ["bins", "width_bins"])
+def test_too_few_bins_are_refused_by_their_own_name(name):
+    with pytest.raises(InputError, match=f"^{name} is 0; at least one bin is needed"):
+        evaluate([0.1, 0.2], [0, 1], **{name: 0})
+
+
 def test_a_plot_of_a_field_needs_it_in_both_evaluations():
     without, with_field = evaluate([0.1, 0.2], [0, 1]), evaluate([0.1, 0.2], [0, 1], ["a", "b"])
     with pytest.raises(InputError, match="there is no field 'field'; there are none"):

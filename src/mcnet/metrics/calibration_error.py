@@ -165,7 +165,7 @@ def equal_mass_bins(p: FloatArray, w: FloatArray, bins: int) -> npt.NDArray[np.i
     >>> equal_mass_bins(np.array([0.3, 0.1, 0.1, 0.2]), np.ones(4), 2).tolist()
     [1, 0, 0, 1]
     """
-    _check_bins(bins)
+    _check_bins(bins, "bins")
     order = order_by_probability(p)
     ordered, weights = p[order], w[order]
     first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
@@ -181,13 +181,13 @@ def equal_mass_bins(p: FloatArray, w: FloatArray, bins: int) -> npt.NDArray[np.i
     return result
 
 
-def equal_width_bins(p: FloatArray, bins: int) -> npt.NDArray[np.intp]:
-    """Return the bin of each row, for bins of equal width; p = 1 belongs to the last.
+def equal_width_bins(p: FloatArray, bins: int, name: str = "bins") -> npt.NDArray[np.intp]:
+    """Return the bin of each row, for bins of equal width; p = 1 belongs to the last. Errors call `bins` by `name`.
 
     >>> equal_width_bins(np.array([0.0, 0.5, 1.0]), 2).tolist()
     [0, 1, 1]
     """
-    _check_bins(bins)
+    _check_bins(bins, name)
     return np.minimum((p * bins).astype(np.intp), bins - 1)
 
 
@@ -290,9 +290,9 @@ def reliability_of_bins(p: FloatArray, bin_of_row: npt.NDArray[np.intp], sums: G
     )
 
 
-def _check_bins(bins: int) -> None:
+def _check_bins(bins: int, name: str) -> None:
     if bins < 1:
-        raise InputError(f"bins is {bins}; at least one bin is needed")
+        raise InputError(f"{name} is {bins}; at least one bin is needed")
 
 
 # Multi-view calibration error: the mean error of random bins, and how much of it is noise.

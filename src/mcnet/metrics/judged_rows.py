@@ -92,7 +92,7 @@ class JudgedRows(JudgedSums):
     def width_sums(self) -> GroupSums:
         """Return the sums of the bins of equal width of each fold."""
         number = self.settings.width_bins
-        return joined_sums([group_sums(p, y, equal_width_bins(p, number), w) for p, y, w in self.parts])
+        return joined_sums([group_sums(p, y, equal_width_bins(p, number, "width_bins"), w) for p, y, w in self.parts])
 
     @cached_property
     def auc(self) -> Estimate:
