@@ -35,8 +35,8 @@ def is_table_of_features(X: Any) -> bool:
 def feature_column(X: Any, name: Any) -> Any:
     """Return one column of X, by its name or, in an array, by its number."""
     if is_table_of_features(X):
-        if name not in list(X.columns):
-            raise InputError(f"X has no column {name!r} to be a field; it has {', '.join(map(str, X.columns))}")
+        if name not in _names(X):
+            raise InputError(f"X has no column {name!r} to be a field; it has {', '.join(map(str, _names(X)))}")
         return X[name]
     if isinstance(name, bool) or not isinstance(name, int | np.integer):
         raise InputError(f"field is {name!r}, but X is not a table: give the number of the column")
@@ -48,8 +48,8 @@ def feature_column(X: Any, name: Any) -> Any:
 def without_columns(X: Any, names: list[Any]) -> Any:
     """Return X without some of its columns."""
     if is_table_of_features(X):
-        is_polars = type(X).__module__.partition(".")[0] == "polars"
-        return X.drop(names) if is_polars else X.drop(columns=names)
+        is_pandas = type(X).__module__.partition(".")[0] == "pandas"
+        return X.drop(columns=names) if is_pandas else X.drop(names)
     kept = np.setdiff1d(np.arange(X.shape[1]), np.array(names) % X.shape[1])
     if issparse(X):
         return _sparse_columns(X, kept).tocsr()
@@ -62,10 +62,15 @@ def columns_of_strings(X: Any, *, without: Sequence[Any]) -> list[Any]:
     if issparse(X):
         return []
     if is_table_of_features(X):
-        others = [name for name in X.columns if name not in without]
+        others = [name for name in _names(X) if name not in without]
     else:
         others = np.setdiff1d(np.arange(X.shape[1]), np.array(without) % X.shape[1]).tolist()
     return [name for name in others if _numbers(np.asarray(feature_column(X, name))).dtype.kind in "OUS"]
+
+
+def _names(X: Any) -> list[Any]:
+    """Return the names of the columns of a table; those of pandas may be numbers."""
+    return list(X.column_names if hasattr(X, "column_names") else X.columns)
 
 
 def _sparse_columns(X: Any, columns: Any) -> Any:
@@ -94,7 +99,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     ----------
     estimator : the classifier, with predict_proba or decision_function; logistic regression by default.
     method : the name of a method, or a calibrator.
-    field : the column, or columns, of X that are fields: names for a pandas or Polars table, numbers for an array.
+    field : the column, or columns, of X that are fields: names for a table (pandas, Polars, Arrow),
+        numbers for an array.
         A method that does not use fields is fitted without them, so that a search over methods may mix both kinds.
     cv : a number of folds (fewer if the rarer class has fewer rows), a splitter, or "prefit".
     keep_field : whether the classifier sees the field columns, too. Set it to False for a classifier that cannot use

@@ -3,6 +3,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import sklearn
 from sklearn.base import clone
@@ -35,8 +36,8 @@ def rows():
 
 def table(rows, kind):
     X, _, country = rows
-    columns = {f"x{i}": X[:, i] for i in range(X.shape[1])}
-    return (pd.DataFrame if kind == "pandas" else pl.DataFrame)({"country": country, **columns})
+    columns = {"country": country, **{f"x{i}": X[:, i] for i in range(X.shape[1])}}
+    return {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}[kind](columns)
 
 
 @pytest.mark.parametrize(
@@ -61,14 +62,14 @@ def test_calibration_beats_an_overconfident_classifier(rows):
     assert np.array_equal(model.predict(X), (model.predict_proba(X)[:, 1] > 0.5).astype(int))
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
 @pytest.mark.parametrize("prefit", [False, True])
 def test_a_field_of_a_table_calibrates_each_of_its_values(rows, kind, prefit):
     _, y, country = rows
     X = table(rows, kind)
     base = LogisticRegression()
     if prefit:
-        base.fit(X.drop("country") if kind == "polars" else X.drop(columns="country"), y)
+        base.fit(X.drop(columns="country") if kind == "pandas" else X.drop("country"), y)
     cv = "prefit" if prefit else 5
     model = CalibratedClassifier(base, method="platt-field", field="country", cv=cv, keep_field=False).fit(X, y)
     p = model.predict_proba(X)[:, 1]
@@ -106,7 +107,7 @@ def test_the_classifier_keeps_the_field_column_by_default(rows, kind):
     assert roc_auc_score(y[4000:], kept.estimator_.predict_proba(test)[:, 1]) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "array"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "array"])
 def test_an_error_of_the_classifier_names_the_other_columns_of_strings(rows, kind):
     _, y, _ = rows
     X = table(rows, "pandas").assign(other="DE", numbers=1)
@@ -116,6 +117,8 @@ def test_an_error_of_the_classifier_names_the_other_columns_of_strings(rows, kin
         X = X.to_numpy(dtype=object)
     elif kind == "polars":
         X = pl.from_pandas(X)
+    elif kind == "arrow":
+        X = pa.Table.from_pandas(X)
     advice = rf"{other}, which has strings: drop it from X, or encode it for the classifier \(in a Pipeline"
     model = CalibratedClassifier(LogisticRegression(), method="platt-field", field=field, keep_field=False)
     with pytest.raises(
