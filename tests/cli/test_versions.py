@@ -103,6 +103,8 @@ def test_a_version_is_saved_as_a_model_file(models, tmp_path, capsys):
     assert run(["versions", "save", folder, "current", "-o", saved]) == 0
     assert run(["versions", "save", folder, "current", "-o", saved]) == 2, "it is there already"
     assert Path(saved).read_bytes() == Path(models[0]).read_bytes()
+    assert run(["versions", "save", folder, "current", "-o", str(tmp_path / "saved.txt")]) == 2
+    assert "will be a JSON file; give it a name that ends in .json" in capsys.readouterr().err
     assert run(["versions", "save", folder, "refused", "-o", str(tmp_path / "refused.json")]) == 2
     assert "no model was refused" in capsys.readouterr().err
 

@@ -58,6 +58,9 @@ def write_to_standard_output(write: Callable[[Path], Any], ending: str) -> Any:
 PAGE = (".html", ".htm")
 """The endings of a page."""
 
+_KINDS = {".parquet": "a Parquet file", ".html": "an HTML page", ".json": "a JSON file"}
+"""What an output is, by the first of its endings; one that may be .csv is a table."""
+
 
 def check_output(
     path: str | None,
@@ -91,11 +94,7 @@ def check_output(
     if path == "-":
         raise InputError("nothing is written to stdout but --json; name a file instead of -, or ./- if it is called so")
     if endings and target.suffix.lower() not in endings:
-        kind = (
-            {"parquet": "a Parquet file", "html": "an HTML page"}[endings[0][1:]]
-            if ".csv" not in endings
-            else "a table"
-        )
+        kind = "a table" if ".csv" in endings else _KINDS[endings[0]]
         raise InputError(f"{target} will be {kind}; give it a name that ends in {' or '.join(endings)}")
     output_file(target)
     if not target.exists():
