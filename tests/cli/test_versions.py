@@ -85,6 +85,20 @@ def test_models_of_different_fields_are_compared_on_rows_that_have_all_of_them(t
         assert json.loads(capsys.readouterr().out)["weighted_by"] == "rows"
 
 
+def test_models_of_logits_are_compared_on_logits_and_on_their_sketch(tmp_path, mcnet):
+    rng = np.random.default_rng(3)
+    logit = rng.normal(-1.0, 1.0, 400)
+    rows = pl.DataFrame({"z": logit, "click": (rng.random(400) < 1.0 / (1.0 + np.exp(-logit))).astype(int)})
+    log, sketch, old, new = (tmp_path / name for name in ("log.parquet", "sketch.parquet", "old.json", "new.json"))
+    rows.write_parquet(log)
+    columns = ("--score", "z", "--label", "click", "--logits")
+    for method, path in (("platt", old), ("isotonic", new)):
+        assert mcnet("fit", log, *columns, "--method", method, "-o", path).code == 0
+    assert mcnet("sketch", log, *columns, "-o", sketch).code == 0
+    differences = [mcnet("diff", old, new, "--log", rows, "--json").document for rows in (log, sketch)]
+    assert differences[0] == differences[1]
+
+
 def test_a_difference_as_a_page_and_by_score(models, tmp_path, capsys):
     page = str(tmp_path / "diff.html")
     assert run(["diff", *models, "--report", page, "--json"]) == 0

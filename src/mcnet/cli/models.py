@@ -249,8 +249,9 @@ def diff(
 
         known: dict[str, Any] = before.provenance.get("columns") or after.provenance.get("columns", {})
         fields = tuple(dict.fromkeys([*before.needed_fields, *after.needed_fields]))
-        spec = RowSpec(score or known.get("score"), label or known.get("label"), fields)
-        sketch = source_of(log).read(printer, spec)
+        spec = RowSpec(score or known.get("score"), label or known.get("label"), fields, score_type=before.score_type)
+        source = source_of(log)
+        sketch = source.read(printer, RowSpec(fields=fields) if source.finished else spec)
     difference = compare_models(before, after, sketch)
     shown = difference.table.head(contexts)
     rows = [(shown_value(row["context"]), *_rates(row), f"{row['largest']:.2%}") for row in shown.to_dicts()]
