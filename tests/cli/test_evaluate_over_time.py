@@ -63,6 +63,17 @@ def test_a_journal_is_judged_by_its_periods_and_longer_ones(mcnet, words, timed,
     assert {line["period"][:10] for line in later["periods"]} == {"2023-11-18"}
 
 
+def test_a_report_of_a_journal_shows_the_periods_that_were_judged(mcnet, timed, columns, model, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr("mcnet.report.page.write_evaluation", lambda *_, periods, **__: shown.append(periods))
+    journal = tmp_path / "history"
+    assert mcnet("journal", "add", journal, timed, *columns, "--time", "ts", "--every", "6h").code == 0
+    judged = ("evaluate", journal, "--model", model, "--report", tmp_path / "page.html")
+    assert mcnet(*judged).code == mcnet(*judged, "--since", "2023-11-17", "--every", "1d").code == 0
+    assert len(shown[0]) == 16
+    assert [(period, part.rows) for period, part in shown[1].items()] == [("2023-11-17", 2000), ("2023-11-18", 2000)]
+
+
 def test_a_journal_may_have_values_in_some_of_its_periods(mcnet, frame, columns, tmp_path):
     store = tmp_path / "ads.db"
     for day, valued in ((15, ()), (16, ("--value", "bid"))):

@@ -387,9 +387,10 @@ def evaluate(
         from mcnet.report.page import write_evaluation
 
         with printer.steps("drawing the report"):
-            by_period = source.periods(sketch.contexts.names) if source.journal is not None else None
-            if time is not None:
-                by_period = sketches_by(timed.unfolded(), time)
+            by_period = None if time is None else sketches_by(timed.unfolded(), time)
+            if source.journal is not None:
+                chosen_ones = _longer_periods(source.journal, every, since, until)
+                by_period = {period: part.only(*sketch.contexts.names) for period, part in chosen_ones}
             if by_period is not None and len(by_period) > MOST_PERIODS:
                 printer.note(f"there are more than {MOST_PERIODS} periods: the report does not show them")
                 by_period = None
