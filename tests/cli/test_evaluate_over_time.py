@@ -158,6 +158,10 @@ def test_anything_else_is_refused_with_a_reason(word, message):
         (("--table", "t.csv"), "pass --time and --every too"),
         (("--since", "2023-11-16"), "--since is for journals"),
         (("--time", "ts", "--every", "1d", "--table", "t.txt"), "will be a table"),
+        (
+            ("--time", "ts", "--every", "1d", "--table", "t.csv", "--actions-table", "./t.csv"),
+            "--table and --actions-table both name t.csv",
+        ),
     ],
 )
 def test_wrong_use_is_one_line(mcnet, timed, columns, given, message):

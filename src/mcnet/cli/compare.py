@@ -61,7 +61,7 @@ def compare(
       mcnet compare log.parquet --score pctr --label click --field country \\
           --save-best model.json
     """
-    from mcnet.cli.sources import PAGE, check_output, source_of, value_number
+    from mcnet.cli.sources import PAGE, check_output, refuse_one_file, source_of, value_number
     from mcnet.cli.thresholds import Figures, broken_thresholds, end_if_broken, parse_thresholds
     from mcnet.selection import select
 
@@ -75,8 +75,7 @@ def compare(
         raise InputError("--time is for the drift shown in the report; pass --report too")
     if every is not None and time is None:
         raise InputError("--every cuts a column of time to periods; pass --time too")
-    if report is not None and save_best is not None and Path(report).resolve() == Path(save_best).resolve():
-        raise InputError(f"--report and --save-best both name {report}; give each its own file")
+    refuse_one_file(report=report, save_best=save_best)
     check_output(report, sources, force=force, endings=PAGE)
     check_output(save_best, sources, force=force)
     if judged is not None:
@@ -309,7 +308,7 @@ def evaluate(
       mcnet evaluate log.parquet --score pctr --label click --field country \\
           --value bid --actions
     """
-    from mcnet.cli.sources import PAGE, check_output, load_model, source_of, value_number
+    from mcnet.cli.sources import PAGE, check_output, load_model, refuse_one_file, source_of, value_number
     from mcnet.cli.thresholds import (
         UNSEEN,
         Figures,
@@ -330,6 +329,7 @@ def evaluate(
     thresholds = parse_thresholds(fail_if, known)
     source = source_of(logs)
     check_time(source, time, every, table)
+    refuse_one_file(table=table, actions_table=actions_table)
     for path in (table, actions_table):
         check_output(path, [source], force=force, endings=[".parquet", ".csv"])
     if report is not None and model is None:

@@ -298,19 +298,16 @@ def backtest(
       mcnet backtest log.parquet --score pctr --label click --field country \\
           --time ts --every 1d --report backtest.html
     """
-    from pathlib import Path
-
     from mcnet.cli.compare import write_table
     from mcnet.cli.options import from_config
-    from mcnet.cli.sources import PAGE, check_output, source_of
+    from mcnet.cli.sources import PAGE, check_output, refuse_one_file, source_of
     from mcnet.tracking.backtest import backtest as run_backtest
     from mcnet.tracking.backtest_forecasters import DEFAULT_MEMORIES
 
     printer = options.printer_of(context, json, quiet)
     if tracker_only and (method or memory):
         raise InputError("--tracker-only compares no methods; leave out --method and --memory")
-    if report is not None and output is not None and Path(report).resolve() == Path(output).resolve():
-        raise InputError(f"--report and --output both name {report}; give each its own file")
+    refuse_one_file(report=report, output=output)
     source = source_of(logs)
     in_journal = source.journal is not None
     check_output(report, [source], force=force, endings=PAGE)

@@ -106,6 +106,14 @@ def check_output(
         raise InputError(f"{target} exists already; pass --force to overwrite it")
 
 
+def refuse_one_file(**outputs: str | None) -> None:
+    """Refuse two outputs, by their options, that are one file: the second would replace the first."""
+    (first, one), (second, other) = outputs.items()
+    if one is not None and other is not None and Path(one).resolve() == Path(other).resolve():
+        options = " and ".join("--" + name.replace("_", "-") for name in (first, second))
+        raise InputError(f"{options} both name {one}; give each its own file")
+
+
 def by_period(sketch: "Sketch", time: str) -> "dict[str, Sketch]":
     """Return the sketch of each period; rows without a timestamp are refused."""
     from mcnet.rows.fields import MISSING_LABEL
