@@ -289,27 +289,25 @@ def _cuts(contexts: Contexts, parameters: list[str], name: str) -> str:
             lines = [
                 f"    if (number < {edge!r}) return {_literal(text)};" for edge, text in zip(edges, below, strict=True)
             ]
-            about = (
-                f"/* The value of the field {found[0]}, a number cut into bins, for {name}_context; NaN is missing. */"
-            )
+            about = f"The value of the field {found[0]}, a number cut into bins, for {name}_context; NaN is missing."
             body = "\n".join(["    if (number != number) return NULL;", *lines, f"    return {_literal(last)};"])
-            functions.append(f"{_ascii(about)}\n{begin}(double number) {{\n{body}\n}}\n")
+            functions.append(f"{_comment(about)}\n{begin}(double number) {{\n{body}\n}}\n")
         else:
             values = ", ".join(map(_literal, CLOCK[found[1]]))
-            about = f"/* The {found[1]} of the field {found[0]}, for {name}_context, of seconds since 1970 in UTC. */"
+            about = f"The {found[1]} of the field {found[0]}, for {name}_context, of seconds since 1970 in UTC."
             hour, day = "seconds / 3600 % 24", "(seconds / 86400 + 3) % 7"
             index = {"hour": hour, "weekday": day}.get(found[1], f"24 * ({day}) + {hour}")
             functions.append(
-                f"{_ascii(about)}\n{begin}(int64_t seconds) {{\n    static const char *const values[] = {{{values}}};\n"
+                f"{_comment(about)}\n{begin}(int64_t seconds) {{\n"
+                f"    static const char *const values[] = {{{values}}};\n"
                 f"    if (seconds < 0) return NULL;\n    return values[{index}];\n}}\n"
             )
     return "\n".join([*functions, ""]) if functions else ""
 
 
-def _ascii(text: str) -> str:
-    """Return the words of a comment in characters that no compiler minds."""
-    inner = text.removeprefix("/* ").removesuffix(" */").encode("ascii", "replace").decode()
-    return f"/* {inner.replace('*/', '* /').replace('?', '_')} */"
+def _comment(text: str) -> str:
+    """Return a comment in characters that no compiler minds."""
+    return f"/* {text.encode('ascii', 'replace').decode().replace('*/', '* /').replace('?', '_')} */"
 
 
 def _sums(known: ContextMap, shared: dict[str, str], parts: Parts) -> dict[str, str]:

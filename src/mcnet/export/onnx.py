@@ -64,12 +64,20 @@ class Graph:
         self._tables.append(numpy_helper.from_array(np.asarray(values), name))
         return name
 
-    def add(self, operator: str, *inputs: str, domain: str = "", output: str | None = None, **attributes: Any) -> str:
-        """Apply an operator."""
+    def add(
+        self,
+        operator: str,
+        *inputs: str | NDArray[Any] | np.generic,
+        domain: str = "",
+        output: str | None = None,
+        **attributes: Any,
+    ) -> str:
+        """Apply an operator to what is in the graph already, by its names, and to numbers."""
         from onnx import helper
 
+        names = [part if isinstance(part, str) else self.table(part) for part in inputs]
         name = output if output is not None else self._new(operator.lower())
-        self._nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
+        self._nodes.append(helper.make_node(operator, names, [name], domain=domain, **attributes))
         return name
 
     def finished(self, output: str) -> "GraphProto":
@@ -168,7 +176,7 @@ def export_onnx(
         if known.curves:
             curve = _curve(graph, known, columns, keys)
             assert curve is not None
-            own = graph.add("Greater", curve, graph.table(np.int64(0)))
+            own = graph.add("Greater", curve, np.int64(0))
             result = graph.add("Where", own, _evaluate(graph, pieces, score, curve), result)
     # Without this, a NaN would be clipped to an honest-looking score.
     graph.add("Where", graph.add("IsNaN", score), score, result, output="calibrated")
@@ -214,31 +222,25 @@ class _Cuts:
         if found[1] in CLOCK:
             what = f"seconds since 1970 in UTC; if missing, {self._missing}"
             seconds = self._input(found[0], TensorProto.INT64, what)
-            hour = self._modulo(self._divided(seconds, 3600), 24)
-            day = self._modulo(graph.add("Add", self._divided(seconds, 86_400), graph.table(np.int64(3))), 7)
-            both = graph.add("Add", graph.add("Mul", day, graph.table(np.int64(24))), hour)
+            hour = graph.add("Mod", graph.add("Div", seconds, np.int64(3600)), np.int64(24))
+            days = graph.add("Div", seconds, np.int64(86_400))
+            day = graph.add("Mod", graph.add("Add", days, np.int64(3)), np.int64(7))
+            both = graph.add("Add", graph.add("Mul", day, np.int64(24)), hour)
             value = {"hour": hour, "weekday": day}.get(found[1], both)
-            absent = graph.add("Equal", seconds, graph.table(np.int64(self._missing)))
+            absent = graph.add("Equal", seconds, np.int64(self._missing))
         else:
             number = self._input(found[0], TensorProto.DOUBLE, "a number; NaN if it is missing")
-            edges = np.array([self._edges[name] or (np.inf,)])
-            column = graph.add("Unsqueeze", number, graph.table(np.array([1])))
-            above = graph.add("GreaterOrEqual", column, graph.table(edges))
+            column = graph.add("Unsqueeze", number, np.array([1]))
+            above = graph.add("GreaterOrEqual", column, np.array([self._edges[name] or (np.inf,)]))
             counts = graph.add("Cast", above, to=TensorProto.INT64)
-            value = graph.add("ReduceSum", counts, graph.table(np.array([1])), keepdims=0)
+            value = graph.add("ReduceSum", counts, np.array([1]), keepdims=0)
             absent = graph.add("IsNaN", number)
-        return graph.add("Where", absent, graph.table(np.int64(-1)), value)
+        return graph.add("Where", absent, np.int64(-1), value)
 
     def _input(self, column: str, kind: int, what: str) -> str:
         if (column, kind) not in self._inputs:
             self._inputs[column, kind] = self._graph.input(column, kind, what)
         return self._inputs[column, kind]
-
-    def _divided(self, number: str, by: int) -> str:
-        return self._graph.add("Div", number, self._graph.table(np.int64(by)))
-
-    def _modulo(self, number: str, by: int) -> str:
-        return self._graph.add("Mod", number, self._graph.table(np.int64(by)))
 
 
 def _types(names: tuple[str, ...], field_type: FieldType | Mapping[str, FieldType]) -> list[FieldType]:
@@ -318,7 +320,7 @@ def _evaluate(graph: "Graph", pieces: Pieces, score: str, curve: str | None) -> 
     The search halves its step from the largest grid's size downwards, for all rows at once: its cost grows with the
     logarithm of the knots, whatever the number of curves.
     """
-    x = graph.add("Clip", score, graph.table(np.float64(LOWEST_SCORE)), graph.table(np.float64(HIGHEST_SCORE)))
+    x = _clipped(graph, score)
     begin = pieces.grid_begin[pieces.grid_of]
     last = begin + pieces.grid_size[pieces.grid_of] - 1
     shift = pieces.curve_begin - begin
@@ -326,20 +328,24 @@ def _evaluate(graph: "Graph", pieces: Pieces, score: str, curve: str | None) -> 
     def of_curve(values: np.ndarray) -> str:
         if curve is None:
             return graph.table(np.int32(values[0]))
-        return graph.add("Gather", graph.table(values.astype(np.int32)), curve)
+        return graph.add("Gather", values.astype(np.int32), curve)
 
     starts = graph.table(pieces.starts)
     at, end = of_curve(begin), of_curve(last)
     steps = int(pieces.grid_size.max() - 1).bit_length()
     for power in range(steps - 1, -1, -1):
-        probe = graph.add("Min", graph.add("Add", at, graph.table(np.int32(1 << power))), end)
+        probe = graph.add("Min", graph.add("Add", at, np.int32(1 << power)), end)
         passed = graph.add("LessOrEqual", graph.add("Gather", starts, probe), x)
         at = graph.add("Where", passed, probe, at)
     piece = graph.add("Add", at, of_curve(shift)) if shift.any() else at
     run = graph.add("Sub", x, graph.add("Gather", starts, at))
-    rise = graph.add("Mul", graph.add("Gather", graph.table(pieces.slopes), piece), run)
-    line = graph.add("Add", rise, graph.add("Gather", graph.table(pieces.values), piece))
-    return graph.add("Min", line, graph.add("Gather", graph.table(pieces.ceilings), piece))
+    rise = graph.add("Mul", graph.add("Gather", pieces.slopes, piece), run)
+    line = graph.add("Add", rise, graph.add("Gather", pieces.values, piece))
+    return graph.add("Min", line, graph.add("Gather", pieces.ceilings, piece))
+
+
+def _clipped(graph: "Graph", score: str) -> str:
+    return graph.add("Clip", score, np.float64(LOWEST_SCORE), np.float64(HIGHEST_SCORE))
 
 
 def _summed_up(
@@ -349,44 +355,33 @@ def _summed_up(
     digits = [_encode(graph, column, table, 0) for column, table in zip(columns, keys, strict=True)]
     rows = []
     for field, numbers in zip(parts.fields, parts.numbers[: len(parts.fields)], strict=True):
-        index, size = digits[field], len(numbers)
-        if size < len(known.digits[field]):  # a rare value has no numbers, as an unseen one
-            index = graph.add(
-                "Gather",
-                graph.table(
-                    np.where(
-                        np.arange(len(known.digits[field]) + 1) <= size, np.arange(len(known.digits[field]) + 1), 0
-                    )
-                ),
-                index,
-            )
+        index, each = digits[field], np.arange(len(known.digits[field]) + 1)
+        if len(numbers) < each[-1]:  # a rare value has no numbers, as an unseen one
+            index = graph.add("Gather", np.where(each <= len(numbers), each, 0), index)
         rows.append((index, numbers))
     for pair, numbers in zip(parts.pairs, parts.numbers[len(parts.fields) :], strict=True):
         size = len(known.digits[pair.second]) + 1
         firsts = np.repeat(np.arange(1, len(pair.begin)), np.diff(pair.begin))
         pair_keys = (firsts * size + pair.seconds + 1).tolist()
-        both = graph.add("Mul", digits[pair.first], graph.table(np.int64(size)))
-        both = graph.add("Add", both, digits[pair.second])
+        both = graph.add("Add", graph.add("Mul", digits[pair.first], np.int64(size)), digits[pair.second])
         rows.append((_encode(graph, both, dict(zip(pair_keys, range(1, len(numbers) + 1), strict=True)), 0), numbers))
     moved = ""
     for index, numbers in rows:
         # The first row is that of values and pairs that are not known.
-        table = graph.table(np.concatenate([np.zeros((1, parts.width)), numbers]))
-        term = graph.add("Gather", table, index)
+        term = graph.add("Gather", np.concatenate([np.zeros((1, parts.width)), numbers]), index)
         moved = graph.add("Add", moved, term) if moved else term
-    sums = graph.add("MatMul", moved, graph.table(parts.moves.T.copy()))
-    sums = graph.add("Add", sums, graph.table(parts.common))
+    sums = graph.add("Add", graph.add("MatMul", moved, parts.moves.T.copy()), parts.common)
     last, knots, origin = len(parts.common) - 1, parts.family.knots, parts.family.origin
-    offset = graph.add("Gather", sums, graph.table(np.int64(last)), axis=1)
-    slopes = graph.add("Exp", graph.add("Gather", sums, graph.table(np.arange(last)), axis=1))
+    offset = graph.add("Gather", sums, np.int64(last), axis=1)
+    slopes = graph.add("Exp", graph.add("Gather", sums, np.arange(last), axis=1))
     one = graph.table(np.float64(1.0))
-    inside = graph.add("Clip", score, graph.table(np.float64(LOWEST_SCORE)), graph.table(np.float64(HIGHEST_SCORE)))
+    inside = _clipped(graph, score)
     x = graph.add("Log", graph.add("Div", inside, graph.add("Sub", one, inside)))
-    column = graph.add("Unsqueeze", x, graph.table(np.array([1])))
-    ends = np.append(knots, _BEYOND_LOGITS), np.append(-_BEYOND_LOGITS, knots)
-    way = graph.add("Max", graph.add("Min", column, graph.table(ends[0])), graph.table(ends[1]))
-    way = graph.add("Sub", way, graph.table(np.clip(knots[origin], ends[1], ends[0])))
-    climbed = graph.add("ReduceSum", graph.add("Mul", slopes, way), graph.table(np.array([1])), keepdims=0)
+    column = graph.add("Unsqueeze", x, np.array([1]))
+    high, low = np.append(knots, _BEYOND_LOGITS), np.append(-_BEYOND_LOGITS, knots)
+    way = graph.add("Max", graph.add("Min", column, high), low)
+    way = graph.add("Sub", way, np.clip(knots[origin], low, high))
+    climbed = graph.add("ReduceSum", graph.add("Mul", slopes, way), np.array([1]), keepdims=0)
     total = graph.add("Add", offset, climbed)
     limits = [graph.table(np.float64(sign * parts.limit)) for sign in (-1.0, 1.0)]
     total = graph.add("Max", total, graph.add("Min", x, limits[0]))

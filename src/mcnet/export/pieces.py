@@ -1,7 +1,6 @@
 """Curves as straight pieces, and field values to curves as plain tables: what every target writes."""
 
 import json
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, IntArray, ScoreType
+from mcnet._shared.messages import warn
 from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import CurveFamily
 from mcnet.curves.rising_sum import RisingSum
-from mcnet.errors import CalibrationWarning, InputError, NotSupportedError
+from mcnet.errors import InputError, NotSupportedError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_document
 from mcnet.rows.contexts import Contexts
@@ -116,6 +116,18 @@ class Pieces:
         """Return where the values, ends and slopes of a curve are."""
         begin = int(self.curve_begin[curve])
         return slice(begin, begin + int(self.grid_size[self.grid_of[curve]]))
+
+    def columns(self) -> dict[str, FloatArray | IntArray]:
+        """Return a table with one row per piece of every curve: curve, low, high, value, slope, ceiling."""
+        grids = [self.of_grid(int(grid)) for grid in self.grid_of]
+        return {
+            "curve": np.repeat(np.arange(self.curves), self.grid_size[self.grid_of]),
+            "low": np.concatenate([self.starts[grid] for grid in grids]),
+            "high": np.concatenate([self.stops[grid] for grid in grids]),
+            "value": self.values,
+            "slope": self.slopes,
+            "ceiling": self.ceilings,
+        }
 
 
 def _begins(parts: list[FloatArray]) -> IntArray:
@@ -336,11 +348,9 @@ def checked_score_type(model: CalibrationModel, score_type: ScoreType | None) ->
 def warn_of_size(what: str, size: float, pieces: int) -> None:
     """Warn of a file of many megabytes, before it is written."""
     if size > LARGE_BYTES:
-        warnings.warn(
+        warn(
             f"the {what} will have about {size / 1e6:,.0f} MB, since the curves have {pieces:,} pieces; "
-            "a Parquet table is the smallest export, ONNX the next, and fewer field values make each smaller",
-            CalibrationWarning,
-            stacklevel=3,
+            "a Parquet table is the smallest export, ONNX the next, and fewer field values make each smaller"
         )
 
 

@@ -1,6 +1,5 @@
 """Curves to SQL: tables to join, or one CASE expression."""
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -10,7 +9,8 @@ import numpy as np
 
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import whole_file
-from mcnet.errors import CalibrationWarning, InputError, NotSupportedError
+from mcnet._shared.messages import warn
+from mcnet.errors import InputError, NotSupportedError
 from mcnet.export.pieces import (
     HIGHEST_SCORE,
     LOWEST_SCORE,
@@ -76,42 +76,48 @@ class Columns:
 def sigmoid_expression(logit: str, dialect: Dialect) -> str:
     """Return the probability of a logit; beyond ±50 it is 0 or 1 to every digit that is used, and exp is safe."""
     near = f"LEAST(GREATEST({logit}, -50e0), 50e0)"
-    nothing = f"{logit} IS NULL OR {dialect.is_nan.format(logit)}"  # GREATEST leaves NULL out
-    return f"CASE WHEN {nothing} THEN NULL ELSE 1e0 / (1e0 + EXP(-{near})) END"
+    # GREATEST leaves NULL out.
+    return f"CASE WHEN {_missing(logit, dialect)} THEN NULL ELSE 1e0 / (1e0 + EXP(-{near})) END"
+
+
+def _missing(number: str, dialect: Dialect) -> str:
+    return f"{number} IS NULL OR {dialect.is_nan.format(number)}"
+
+
+def _clipped(score: str, dialect: Dialect) -> str:
+    return f"LEAST(GREATEST({score}, {dialect.number(LOWEST_SCORE)}), {dialect.number(HIGHEST_SCORE)})"
 
 
 def case_select(
     pieces: Pieces, known: ContextMap, columns: Columns, dialect: Dialect, output: str, parts: Parts | None = None
 ) -> str:
     """Return the SELECT that calibrates the rows of the columns; NULL where the score is NULL or NaN."""
-    nothing = f"{columns.score} IS NULL OR {dialect.is_nan.format(columns.score)}"
+    subject = ""
     if parts is not None:
         joined, digits, numbers = case_numbers(parts, known, columns, dialect)
         more, chosen = summed_up(parts, columns.score, numbers, dialect)
-        if known.curves:
-            whens = ""
-            for at, curve in known.combinations:
-                same = " AND ".join(f"{digit} = {value}" for digit, value in zip(digits, at, strict=True))
-                whens += f"\n    WHEN {same} THEN {_curve(pieces, curve, columns.score, dialect)}"
-            chosen = f"CASE{whens}\n    ELSE {chosen}\n  END"
-        expression = f"CASE WHEN {nothing} THEN NULL ELSE\n  {chosen}\nEND"
-        return f"SELECT r.*, {expression} AS {dialect.column(output)}\nFROM {columns.rows}{joined}{more}"
-    curves = [_curve(pieces, curve, columns.score, dialect) for curve in range(pieces.curves)]
-    chosen, rows = curves[0], columns.rows
-    if known.curves:
-        # Some engines compute x once per WHEN of CASE x WHEN …: keys and their combination are named first.
-        keys, digits = digit_cases(known, columns.fields, dialect)
-        joined, named = dialect.named("mcnet__f", keys)
-        rows += joined
-        joined, named = dialect.named("mcnet__c", {"k": "\n  + ".join(digits).format(**named)})
-        rows += joined
-        keyed = [(key_literal(key, known), curve) for key, curve in known.curves.items()]
-        whens = "".join(f"\n    WHEN {key} THEN {curves[curve]}" for key, curve in keyed)
-        chosen = f"CASE {named['k']}{whens}\n    ELSE {curves[0]}\n  END"
-    expression = f"CASE WHEN {nothing} THEN NULL ELSE\n  {chosen}\nEND"
-    if dialect.name == "postgresql":
+        joined += more
+        conditions = [
+            (" AND ".join(f"{digit} = {value}" for digit, value in zip(digits, at, strict=True)), curve)
+            for at, curve in known.combinations
+        ]
+    else:
+        joined, chosen = "", _curve(pieces, 0, columns.score, dialect)
+        conditions = [(key_literal(key, known), curve) for key, curve in known.curves.items()]
+        if conditions:
+            # Some engines compute x once per WHEN of CASE x WHEN …: keys and their combination are named first.
+            keys, terms = digit_cases(known, columns.fields, dialect)
+            joined, named = dialect.named("mcnet__f", keys)
+            more, named = dialect.named("mcnet__c", {"k": "\n  + ".join(terms).format(**named)})
+            joined, subject = joined + more, f" {named['k']}"
+    if conditions:
+        curves = [(condition, _curve(pieces, curve, columns.score, dialect)) for condition, curve in conditions]
+        whens = "".join(f"\n    WHEN {condition} THEN {probability}" for condition, probability in curves)
+        chosen = f"CASE{subject}{whens}\n    ELSE {chosen}\n  END"
+    expression = f"CASE WHEN {_missing(columns.score, dialect)} THEN NULL ELSE\n  {chosen}\nEND"
+    if parts is None and dialect.name == "postgresql":
         expression = dialect.as_double(expression)  # all of it may be literals, which are numeric
-    return f"SELECT r.*, {expression} AS {dialect.column(output)}\nFROM {rows}"
+    return f"SELECT r.*, {expression} AS {dialect.column(output)}\nFROM {columns.rows}{joined}"
 
 
 def _curve(pieces: Pieces, curve: int, score: str, dialect: Dialect) -> str:
@@ -211,7 +217,7 @@ def _part_keys(parts: Parts) -> list[tuple[tuple[int, ...], list[tuple[int, ...]
 def summed_up(parts: Parts, score: str, numbers: dict[str, str], dialect: Dialect) -> tuple[str, str]:
     """Return what follows the rows in FROM, and the probability of a score given the names of a row's numbers."""
     number, knots, origin = dialect.number, parts.family.knots.tolist(), parts.family.origin
-    inside = f"LEAST(GREATEST({score}, {number(LOWEST_SCORE)}), {number(HIGHEST_SCORE)})"
+    inside = _clipped(score, dialect)
     joined, named = dialect.named("mcnet__m", {**numbers, "x": f"LN({inside} / ({number(1.0)} - {inside}))"})
     x = named["x"]
 
@@ -281,16 +287,12 @@ def table_statements(
             [(*map(str, combination), str(curve)) for combination, curve in known.combinations],
             key=", ".join(name for name, _ in digits),
         )
-    rows = []
-    for curve in range(pieces.curves):
-        grid, part = pieces.of_grid(int(pieces.grid_of[curve])), pieces.of_curve(curve)
-        columns_of = (pieces.starts[grid], pieces.stops[grid], pieces.values[part], pieces.slopes[part])
-        rows += [
-            (str(curve), *map(dialect.number, row))
-            for row in zip(*(n.tolist() for n in (*columns_of, pieces.ceilings[part])), strict=True)
-        ]
-    names = ("low", "high", "value", "slope", "ceiling")
-    columns = [("curve", "whole"), *((name, "double") for name in names)]
+    table = pieces.columns()
+    columns = [(name, "whole" if name == "curve" else "double") for name in table]
+    rows = [
+        (str(curve), *map(dialect.number, numbers))
+        for curve, *numbers in zip(*(column.tolist() for column in table.values()), strict=True)
+    ]
     yield from _filled(dialect, table_named(tables, "pieces"), columns, rows, key="curve, low")
 
 
@@ -304,8 +306,7 @@ def join_select(
     parts: Parts | None = None,
 ) -> str:
     """Return the SELECT that calibrates the rows of the columns."""
-    nothing = f"{columns.score} IS NULL OR {dialect.is_nan.format(columns.score)}"
-    x = f"LEAST(GREATEST({columns.score}, {dialect.number(LOWEST_SCORE)}), {dialect.number(HIGHEST_SCORE)})"
+    x = _clipped(columns.score, dialect)
     joins, digits = digit_joins(known, columns.fields, dialect, tables)
     named = total = ""
     if parts is not None:
@@ -324,7 +325,8 @@ def join_select(
     else:
         line = total
     return (
-        f"SELECT r.*, CASE WHEN {nothing} THEN NULL ELSE {line} END AS {dialect.column(output)}\n"
+        f"SELECT r.*, CASE WHEN {_missing(columns.score, dialect)} THEN NULL ELSE {line} END"
+        f" AS {dialect.column(output)}\n"
         f"FROM {columns.rows}\n" + "\n".join(joins) + named
     )
 
@@ -429,30 +431,25 @@ def sql_text(
         size = sum(part.size for part in parts.numbers) + (size if known.curves else 0)
     about = stamp_line(stamp(model, exported, takes))
     origin = f"-- Calibrated probabilities, generated by mcnet for {dialect}.\n-- {about}\n"
-    if form == "case" or (form == "auto" and size <= MOST_CASES):
-        select = case_select(pieces, known, columns, words, output, parts)
-        string = _announced(origin + _script([select], words), size)
-        if size > _MANY_CASES:
-            what = "pieces of curves" if parts is None else "numbers"
-            warnings.warn(
-                f"form='case' writes {size:,} {what} into one SELECT of {len(string) / 1e6:,.1f} MB, "
-                "which engines take long to plan, or refuse; form='tables' joins them",
-                CalibrationWarning,
-                stacklevel=2,
-            )
-        return string
-    statements = [
-        *(["BEGIN TRANSACTION"] if words.transactions else []),
-        *table_statements(pieces, known, words, tables, parts),
-        *(["COMMIT"] if words.transactions else []),
-        join_select(known, columns, words, tables=tables, output=output, parts=parts),
-    ]
-    return _announced(origin + _script(statements, words), size)
-
-
-def _announced(text: str, pieces: int) -> str:
-    warn_of_size("SQL", len(text), pieces)
-    return text
+    one_select = form == "case" or (form == "auto" and size <= MOST_CASES)
+    if one_select:
+        statements = [case_select(pieces, known, columns, words, output, parts)]
+    else:
+        statements = [
+            *(["BEGIN TRANSACTION"] if words.transactions else []),
+            *table_statements(pieces, known, words, tables, parts),
+            *(["COMMIT"] if words.transactions else []),
+            join_select(known, columns, words, tables=tables, output=output, parts=parts),
+        ]
+    string = origin + _script(statements, words)
+    warn_of_size("SQL", len(string), size)
+    if one_select and size > _MANY_CASES:
+        what = "pieces of curves" if parts is None else "numbers"
+        warn(
+            f"form='case' writes {size:,} {what} into one SELECT of {len(string) / 1e6:,.1f} MB, "
+            "which engines take long to plan, or refuse; form='tables' joins them"
+        )
+    return string
 
 
 def _script(statements: list[str], dialect: Dialect) -> str:
@@ -466,11 +463,9 @@ def _script(statements: list[str], dialect: Dialect) -> str:
         raise NotSupportedError(
             f"a statement has {longest / 1e6:,.1f} MB, {most}; form='tables' has the shortest statements"
         )
-    warnings.warn(
+    warn(
         f"the SQL has {len(string.encode()) / 1e6:,.1f} MB, {most}: run its statements one by one; where a line ends "
-        "in ; a statement ends",
-        CalibrationWarning,
-        stacklevel=3,
+        "in ; a statement ends"
     )
     return string
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import warnings
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from mcnet._shared.files import whole_file
-from mcnet.errors import Advice, CalibrationWarning, InputError
+from mcnet._shared.messages import warn
+from mcnet.errors import Advice, InputError
 from mcnet.export.pieces import Exported, free_name, stamp, stamp_line, warn_of_size
 from mcnet.export.targets import Target
 from mcnet.model.model import CalibrationModel
@@ -82,11 +82,7 @@ def export_table(
     knots = len(exported.curves.probabilities)
     warn_of_size(f"{chosen} table", knots * _BYTES_PER_KNOT[chosen], knots)
     if model.score_type == "logit":
-        warnings.warn(
-            "the model was fitted on logits z, and its table is of probabilities: look up 1 / (1 + exp(-z))",
-            CalibrationWarning,
-            stacklevel=3,
-        )
+        warn("the model was fitted on logits z, and its table is of probabilities: look up 1 / (1 + exp(-z))")
     table = knot_table(exported)
     with whole_file(path) as part:
         if chosen == "parquet":

@@ -51,10 +51,42 @@ def targets() -> dict[str, Target]:
 
 # The options of the exports: what kind of value each takes, checked once for all of them.
 
-_TEXTS = ("dialect", "form", "format", "name", "output", "number_type", "score", "score_type")
-_TABLES = ("source", "tables")
-_COLUMNS = ("fields", "field_type")
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_name(value: Any) -> bool:
+    parts = value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else [value]
+    return len(parts) > 0 and all(map(_is_text, parts))
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(k, str) and _is_text(v) for k, v in value.items())
+
+
+def _is_int64(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+_TEXT = (_is_text, "a text that is not empty")
+_NAME = (_is_name, 'a name, as in "table" or "schema.table"')
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("dialect", "form", "format", "name", "number_type", "output", "score", "score_type"), _TEXT),
+    **dict.fromkeys(("source", "tables"), _NAME),
+    "fields": (_is_mapping, 'a mapping of fields, as in {"country": "country_code"}'),
+    "field_type": (
+        lambda value: _is_text(value) or _is_mapping(value),
+        'a text, or a mapping of fields, as in {"country": "int64"}',
+    ),
+    "missing": (lambda value: isinstance(value, str), "a text"),  # the empty one may stand for a missing value
+    "missing_number": (_is_int64, "a whole number of 64 bits, such as -1"),
+}
+"""What each option has to be; an option that is not here belongs to one target, which checks it."""
+
 _OPTIONAL = ("fields", "format", "score", "score_type")
+_TYPED = {"missing_number": int, "source": list, "tables": list, "fields": dict, "field_type": dict}
+"""The options that may be something else than a text, and what a typed one may be."""
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -65,10 +97,10 @@ def check_options(options: Mapping[str, Any]) -> None:
     mcnet.errors.InputError: missing_number is 'none'; it must be a whole number of 64 bits, such as -1
     """
     for name, value in options.items():
-        if value is None and name in _OPTIONAL:
+        if name not in _KINDS or (value is None and name in _OPTIONAL):
             continue
-        wanted = _wanted(name, value)
-        if wanted is not None:
+        is_kind, wanted = _KINDS[name]
+        if not is_kind(value):
             raise InputError(f"{name} is {value!r}; it must be {wanted}")
 
 
@@ -78,41 +110,11 @@ def option_from_text(name: str, text: str) -> Any:
     >>> option_from_text("missing", "7"), option_from_text("missing_number", "7")
     ('7', 7)
     """
-    kinds = {"missing_number": int, **dict.fromkeys(_TABLES, list), **dict.fromkeys(_COLUMNS, dict)}
-    if name not in kinds:
-        return text
     try:
         value = json.loads(text)
     except ValueError:
         return text
-    return value if isinstance(value, kinds[name]) else text
-
-
-def _wanted(name: str, value: Any) -> str | None:
-    """Return what an option should be, None if it is that."""
-    if name == "missing_number":
-        whole = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
-        return None if whole else "a whole number of 64 bits, such as -1"
-    if name == "missing":  # the empty text may stand for a missing value
-        return None if isinstance(value, str) else "a text"
-    if name in _TEXTS:
-        return None if _is_text(value) else "a text that is not empty"
-    if name in _TABLES:
-        parts = isinstance(value, Sequence) and not isinstance(value, str | bytes) and all(map(_is_text, value))
-        return None if _is_text(value) or (parts and len(value)) else 'a name, as in "table" or "schema.table"'
-    if name not in _COLUMNS:
-        return None  # an option of one target, which checks it
-    if name == "field_type" and _is_text(value):
-        return None
-    strings = isinstance(value, Mapping) and all(_is_text(v) and isinstance(k, str) for k, v in value.items())
-    if strings:
-        return None
-    example = '{"country": "int64"}' if name == "field_type" else '{"country": "country_code"}'
-    return f"{'a text, or ' if name == 'field_type' else ''}a mapping of fields, as in {example}"
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
+    return value if name in _TYPED and isinstance(value, _TYPED[name]) else text
 
 
 # One function for all exports: name the target, or let the ending of the file name it.

@@ -8,7 +8,7 @@ from os import PathLike
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, StructField, StructType
 
@@ -63,17 +63,21 @@ class PieceArrays:
         pieces, grids = self.pieces, self.pieces.grid_of
         shift = pieces.curve_begin - pieces.grid_begin[grids]
         cells = len(self.first) // pieces.grids
-        item = _Arrays(
-            rows.sparkSession,
-            first=self.first,
-            begin=grids * cells,
-            shift=shift,
-            starts=pieces.starts,
-            stops=pieces.stops,
-            values=pieces.values,
-            slopes=pieces.slopes,
-            ceilings=pieces.ceilings,
-        )
+        arrays: dict[str, FloatArray | IntArray] = {
+            "first": self.first,
+            "begin": grids * cells,
+            "shift": shift,
+            "starts": pieces.starts,
+            "stops": pieces.stops,
+            "values": pieces.values,
+            "slopes": pieces.slopes,
+            "ceilings": pieces.ceilings,
+        }
+        table = table_of_arrays(rows.sparkSession, arrays)
+
+        def item(name: str, index: Column) -> Column:
+            return table.select(name).scalar()[index]
+
         names = [
             unused_name(name, [*rows.columns, column]) for name in ("clipped", "piece_from", "piece", "piece_values")
         ]
@@ -120,23 +124,10 @@ def _first_pieces(pieces: Pieces, resolution: int) -> tuple[IntArray, int] | Non
     return np.concatenate(first), steps
 
 
-class _Arrays:
-    """A table of one row with arrays, whose items are looked up."""
-
-    def __init__(self, spark: SparkSession, **arrays: FloatArray | IntArray) -> None:
-        self._table = table_of_arrays(spark, arrays)
-
-    def __call__(self, name: str, index: Column) -> Column:
-        """Return the items of an array at these places."""
-        return self._table.select(name).scalar()[index]
-
-
 # A model as Spark SQL: joins find the curve of a row, arrays the piece of its score.
 
 _TEXTS = ("string", "boolean", "byte", "short", "integer", "long", "date")
 """Types whose values Spark writes as mcnet does."""
-
-_PIECE = ("curve", "low", "high", "value", "slope", "ceiling")
 
 
 def is_good_as_expression(df: DataFrame, model: CalibrationModel) -> bool:
@@ -224,30 +215,15 @@ def _joined(rows: DataFrame, pieces: Pieces, x: str, curve: str, column: str) ->
     """Find the piece of each score among those of its curve by a join: slow, and right for any number of pieces."""
     columns, taken = rows.columns, [*rows.columns, column]
     score = F.least(F.greatest(column_named(x), F.lit(LOWEST_SCORE)), F.lit(HIGHEST_SCORE))
-    names = {name: unused_name(f"piece_{name}", taken) for name in _PIECE}
+    numbers = pieces.columns()
+    names = {name: unused_name(f"piece_{name}", taken) for name in numbers}
     piece = {name: F.col(of_piece) for name, of_piece in names.items()}
-    table = _pieces_table(pieces).rename_columns(names)
+    table = pa.table(numbers).rename_columns(names)
     inside = (piece["curve"] == F.col(curve)) & (score >= piece["low"]) & (score < piece["high"])
     rows = rows.join(F.broadcast(rows.sparkSession.createDataFrame(table)), inside, "left")
     line = piece["slope"] * (score - piece["low"]) + piece["value"]
     made = F.when(column_named(x).isNotNull(), F.least(line, piece["ceiling"]))
     return rows.select(*(column_named(name) for name in columns if name.lower() != column.lower()), made.alias(column))
-
-
-def _pieces_table(pieces: Pieces) -> pa.Table:
-    """Return one row per piece of every curve, with the columns of _PIECE."""
-    grids = [pieces.of_grid(int(grid)) for grid in pieces.grid_of]
-    parts = [pieces.of_curve(curve) for curve in range(pieces.curves)]
-    return pa.table(
-        {
-            "curve": np.repeat(np.arange(pieces.curves), [part.stop - part.start for part in parts]),
-            "low": np.concatenate([pieces.starts[grid] for grid in grids]),
-            "high": np.concatenate([pieces.stops[grid] for grid in grids]),
-            "value": pieces.values,
-            "slope": pieces.slopes,
-            "ceiling": pieces.ceilings,
-        }
-    )
 
 
 # Apply a model to a Spark table: as a Spark SQL expression, or through Arrow with the compiled loop.
