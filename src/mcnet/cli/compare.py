@@ -348,7 +348,7 @@ def evaluate(
         printer.note("without --value every positive is worth 1: money is a number of positives")
     if number is not None:
         timed = timed.with_value(number)
-    sketch = timed if time is None else timed.only(*(name for name in timed.contexts.names if name != time))
+    sketch = _without(timed, time)
     if loaded is not None and not source.finished and logits is None and loaded.score_type == "logit":
         refuse_probabilities(sketch.score, sketch.rows, name=str(spec.score))
     # Without a model the scores themselves are judged.
@@ -433,12 +433,9 @@ def slices(
 
     printer = options.printer_of(context, json, quiet)
     source = source_of(logs)
-    if source.finished:
-        raise InputError(f"{logs[0]} was sketched before and has no other columns; give the log itself")
     loaded = None if model is None else load_model(model)
-    spec = source.spec_as_fitted(context, printer, loaded, field=None)
-    if spec.score is None or spec.label is None:
-        raise InputError("name the columns with --score and --label")
+    spec = source.spec_as_fitted(context, printer, None if source.finished else loaded, field=None)
+    source.require_columns(spec)
     plain_interrupts()
     length = None if not printer.lively or source.row_count is None else 2 * source.row_count
     with printer.progress("reading twice", length) as advance:

@@ -176,11 +176,11 @@ def sketch(
     """
     from mcnet.cli.sources import STANDARD_OUTPUT, check_output, source_of, value_number, write_to_standard_output
 
+    if value_number(value) is not None:
+        raise InputError("--value is a number, which needs no sums: give it to mcnet evaluate instead")
     if sql is not None or table is not None:
         _print_query(context, sql, table, logs, output, resolution)
         return
-    if value_number(value) is not None:
-        raise InputError("--value is a number, which needs no sums: give it to mcnet evaluate instead")
     if not logs or output is None:
         lacking = "the logs to read" if not logs else "the file to write with -o"
         raise InputError(f"name {lacking}; or pass --sql and --table to get a query for a database")
@@ -233,7 +233,6 @@ def _print_query(
     resolution: str | None,
 ) -> None:
     """Print the query that makes the sketch where the rows are."""
-    from mcnet.cli.sources import value_number
     from mcnet.rows.locations import read_options
     from mcnet.sketch.query import sketch_query
 
@@ -244,8 +243,6 @@ def _print_query(
     given = context.params
     if given["propensity"] is not None:
         raise InputError("--propensity is for logs; in a database, make weights of it in a view")
-    if value_number(given["value"]) is not None:
-        raise InputError("--value is a number, which needs no sums: give it to mcnet evaluate instead")
     if given["score"] is None or given["label"] is None:
         raise InputError(f"name the columns of {table} with --score and --label")
     fields, every = list(given["field"] or []), {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -128,38 +128,36 @@ def list_periods(
     Example:
       mcnet journal list ads.db
     """
+    import polars as pl
+
     from mcnet.cli.sources import open_journal
     from mcnet.rows.periods import shown_periods
 
-    entries = open_journal(store).table().to_dicts()
-    names = [entry["period"] for entry in entries]
+    entries = open_journal(store).table()
+    names = entries["period"].unique(maintain_order=True).to_list()
     shown_as = dict(zip(names, shown_periods(names), strict=True))
-    lines: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for entry in entries:
-        lines.setdefault((entry["period"], entry["source"]) if sources else (entry["period"],), []).append(entry)
+    groups = entries.group_by(["period", "source"] if sources else ["period"], maintain_order=True).agg(
+        pl.len().alias("sources"), pl.sum("rows", "weight", "positives"), pl.col("age").drop_nulls().unique().sort()
+    )
     shown = table(
         ["period", "source" if sources else "sources", "rows", "weight", "positives", "rate", "age"],
-        [_line((shown_as[key[0]], *key[1:]), group, sources) for key, group in lines.items()],
+        [
+            [
+                shown_as[group["period"]],
+                group["source"] if sources else f"{group['sources']:,}",
+                f"{group['rows']:,}",
+                count(group["weight"]),
+                count(group["positives"]),
+                f"{group['positives'] / group['weight']:.4g}",
+                ", ".join(f"{age:g}" for age in group["age"]) or "complete",
+            ]
+            for group in groups.to_dicts()
+        ],
         left=2 if sources else 1,
     )
-    rows, positives = (sum(entry[name] for entry in entries) for name in ("rows", "positives"))
-    number = len({entry["period"] for entry in entries})
-    total = f"\n{counted(rows, 'row')}, {counted(positives, 'positive')} in {counted(number, 'period')}"
-    Printer(json, quiet).result({"store": store, "entries": entries}, shown, total)
-
-
-def _line(key: tuple[str, ...], group: list[dict[str, Any]], sources: bool) -> list[str]:
-    weight, positives = (sum(entry[name] for entry in group) for name in ("weight", "positives"))
-    ages = sorted({entry["age"] for entry in group if entry["age"] is not None})
-    return [
-        key[0],
-        key[1] if sources else f"{len(group):,}",
-        f"{sum(entry['rows'] for entry in group):,}",
-        count(weight),
-        count(positives),
-        f"{positives / weight:.4g}",
-        ", ".join(f"{age:g}" for age in ages) or "complete",
-    ]
+    rows, positives = entries.select(pl.sum("rows", "positives")).row(0)
+    total = f"\n{counted(rows, 'row')}, {counted(positives, 'positive')} in {counted(len(names), 'period')}"
+    Printer(json, quiet).result({"store": store, "entries": entries.to_dicts()}, shown, total)
 
 
 @journal.command()
@@ -320,7 +318,9 @@ def backtest(
         if lacking:
             raise InputError(f"--{lacking[0]} is missing; a log needs --score, --label, --time and --every")
     plain_interrupts()
-    with _Bars(printer, source.row_count if printer.lively else None) as bars:
+    rows = source.row_count if printer.lively else None
+    with ExitStack() as bars:
+        advance = _bars(printer, bars)
         found = run_backtest(
             source.journal or source.paths,
             **columns,  # type: ignore[arg-type]
@@ -332,8 +332,8 @@ def backtest(
             folder=folder,
             score_type="logit" if logits else "probability",
             negatives_kept=negatives_kept,
-            progress=bars.predicted,
-            reading=bars.read,
+            progress=lambda _, total: advance("predicting", total, "periods", 1),
+            reading=lambda more: advance("reading", rows, "rows", more),
         )
     headings, *lines = found.lines()
     level = f"{100 * found.level:g} %"
@@ -353,30 +353,14 @@ def backtest(
         printer.note(f"report → {report}")
 
 
-class _Bars(ExitStack):
-    """One progress bar after the other: of the rows that are read, then of the periods that are predicted."""
+def _bars(printer: Printer, shown: ExitStack) -> Callable[[str, int | None, str, int], None]:
+    """Return a function that advances the bar of a title; one bar is shown at a time, and closed by the next one."""
+    bars: dict[str, Callable[[int], None]] = {}
 
-    def __init__(self, printer: Printer, rows: int | None) -> None:
-        super().__init__()
-        self._printer, self._rows = printer, rows
-        self._shown = ""
-        self._advance: Callable[[int], None] = lambda _: None
+    def advance(title: str, total: int | None, unit: str, more: int) -> None:
+        if title not in bars:
+            shown.close()
+            bars[title] = shown.enter_context(printer.progress(title, total, unit))
+        bars[title](more)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def read(self, rows: int) -> None:
-        """Show that more rows were read."""
-        self._show("reading", self._rows, "rows")
-        self._advance(rows)
-
-    def predicted(self, done: int, total: int) -> None:
-        """Show that one more period was predicted."""
-        self._show("predicting", total, "periods")
-        self._advance(1)
-
-    def _show(self, title: str, total: int | None, unit: str) -> None:
-        if title != self._shown:
-            self.close()
-            self._advance = self.enter_context(self._printer.progress(title, total, unit))
-            self._shown = title
+    return advance

@@ -16,7 +16,7 @@ from mcnet.errors import InputError
 if TYPE_CHECKING:
     from mcnet.metrics.actions import Actions, MoneyOverTime
     from mcnet.model.model import CalibrationModel
-    from mcnet.tracking.monitor import Alarm, Monitor
+    from mcnet.tracking.monitor import Monitor
 
 # The state of `mcnet monitor`: the evidence, its model and its options in one file, which `Monitor.load` can read.
 
@@ -54,10 +54,14 @@ class Watch:
         return Watch(None if model is None else model_document(model)["checksum"], alpha, effects, *ends)
 
 
-def continued(state: str, asked: Watch) -> tuple["Monitor", Watch]:
-    """Return the monitor of a state and what it watches; refuse another model, and options that differ."""
+def _begun_or_continued(state: str | None, asked: Watch) -> tuple["Monitor", Watch]:
+    """Return the monitor, new or of a state, and what it watches; refuse another model, and options that differ."""
     from mcnet.tracking.monitor import Monitor
 
+    if state is None or not Path(state).exists():
+        alpha = 0.01 if asked.alpha is None else asked.alpha
+        effects: Any = "learn" if asked.period_effects is None else asked.period_effects
+        return Monitor(alpha, effects), asked
     loaded = Monitor.load(state)
     kept = json.loads(Path(state).read_text(encoding="utf-8")).get(_KEY)
     # A state that was saved in Python tells nothing of its model; from now on it does.
@@ -81,7 +85,7 @@ def continued(state: str, asked: Watch) -> tuple["Monitor", Watch]:
     return loaded, known
 
 
-def save_monitor_state(state: str, watching: "Monitor", watch: Watch) -> None:
+def _save(state: str, watching: "Monitor", watch: Watch) -> None:
     """Write the evidence and what it is about, whole or not at all."""
     from mcnet._shared.files import checksum, write_json
 
@@ -157,7 +161,7 @@ def monitor(
     journal = open_journal(folder).snapshot()
     warn_of_merged_periods(journal)
     served = None if model is None else load_model(model)
-    watching, watch = _monitor(state, Watch.of(served, alpha, period_effects, since, reference_until))
+    watching, watch = _begun_or_continued(state, Watch.of(served, alpha, period_effects, since, reference_until))
     periods = periods_between(journal.periods, None, until)
     reference, watched = _split(periods, served, watch.since, watch.reference_until)
     last = watching.last_period
@@ -182,7 +186,7 @@ def monitor(
         write_table(actions_table, to_do.table())
         printer.note(f"{len(to_do):,} field values → {actions_table}")
     if state is not None:
-        save_monitor_state(state, watching, watch)
+        _save(state, watching, watch)
     if report is not None:
         from mcnet.report.monitor_page import write_monitor_page
 
@@ -192,7 +196,7 @@ def monitor(
         printer.note(f"report → {report}")
     alarms = watching.alarms
     tracked = served is not None and served.method == "tracker"
-    _print(printer, watching, alarms, reference, watched, (document, lines), tracked=tracked)
+    _print(printer, watching, reference, watched, (document, lines), tracked=tracked)
     if receiver is not None:
         of = watch.model or "the scores"
         events = [alarm_event(alarm, alarm.advice(tracked=tracked), of=of) for alarm in alarms]
@@ -222,17 +226,6 @@ def _concerns(word: str, what: str) -> bool:
     return word in ("alarm", kind)
 
 
-def _monitor(state: str | None, asked: "Watch") -> tuple["Monitor", "Watch"]:
-    """Return the monitor, new or continued, and what it watches."""
-    from mcnet.tracking.monitor import Monitor
-
-    if state is not None and Path(state).exists():
-        return continued(state, asked)
-    alpha = 0.01 if asked.alpha is None else asked.alpha
-    effects: Any = "learn" if asked.period_effects is None else asked.period_effects
-    return Monitor(alpha, effects), asked
-
-
 def _split(
     periods: Sequence[str], model: "CalibrationModel | None", since: str | None, reference_until: str | None
 ) -> tuple[list[str], list[str]]:
@@ -255,7 +248,6 @@ def _split(
 def _print(
     printer: Printer,
     watching: "Monitor",
-    alarms: Sequence["Alarm"],
     reference: list[str],
     watched: list[str],
     money: tuple[dict[str, Any], list[str]],
@@ -265,7 +257,7 @@ def _print(
     from mcnet.report.monitor_page import evidence_text
     from mcnet.rows.periods import shown_periods
 
-    lines = watching.table().to_dicts()
+    lines, alarms = watching.table().to_dicts(), watching.alarms
     ordered = sorted(lines, key=lambda line: not line["alarm"])[: max(_MOST_LINES, len(alarms))]
     served = watching.served([line["what"] for line in ordered])
     periods = [*reference, *watched]

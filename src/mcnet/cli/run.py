@@ -307,19 +307,6 @@ DISK_FULL = 74  # EX_IOERR: nobody has made a mistake, but there is no space to 
 BUSY = 75  # EX_TEMPFAIL: trying again later will do
 INTERRUPTED = 130
 
-_ANYWHERE = {
-    "--debug": 0,
-    "--no-config": 0,
-    "--config": 1,
-    "--head": 1,
-    "--drop-missing": 0,
-    "--where": 1,
-    "--separator": 1,
-    "--storage-option": 1,
-    "--bins": 1,
-}
-"""Options of `mcnet` itself that may follow the command, too, and how many words they take."""
-
 
 def main() -> int:
     """Run `mcnet` with the arguments of the process, which ends afterwards; return its exit code."""
@@ -343,7 +330,7 @@ def run(arguments: Sequence[str] | None = None, *, application: Any = None, name
     disk is full, 75 if another process is using the same files or a database cannot be reached, 130 after an interrupt,
     143 after SIGTERM and 129 after SIGHUP. A command may have further codes, which its help names.
     """
-    words = _options_first(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     output = sys.stdout
     for stream in (sys.stdout, sys.stderr):  # whatever their encoding
         if hasattr(stream, "reconfigure"):
@@ -356,7 +343,8 @@ def run(arguments: Sequence[str] | None = None, *, application: Any = None, name
                 from mcnet.cli.app import app as application
             warnings.simplefilter("always", CalibrationWarning)
             warnings.showwarning = _warnings_once()
-            result = get_command(application).main(args=words, prog_name=name, standalone_mode=False)
+            command = get_command(application)
+            result = command.main(args=_options_first(words, command), prog_name=name, standalone_mode=False)
             sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:
@@ -375,13 +363,15 @@ def run(arguments: Sequence[str] | None = None, *, application: Any = None, name
         return 128 + _received[0] if _received else _failed(error, debug="--debug" in words)
 
 
-def _options_first(words: list[str]) -> list[str]:
-    """Move the options of `mcnet` itself in front of the command."""
+def _options_first(words: list[str], application: Any) -> list[str]:
+    """Move the options of the application itself, which may follow the command, in front of it; but for --version."""
+    own = (option for option in application.params if option.expose_value and not option.is_eager)
+    words_after = {name: 0 if option.is_flag else 1 for option in own for name in option.opts}
     first, rest = [], []
     end = words.index("--") if "--" in words else len(words)
     index = 0
     while index < end:
-        takes = _ANYWHERE.get(words[index].partition("=")[0])
+        takes = words_after.get(words[index].partition("=")[0])
         if takes is None:
             rest.append(words[index])
             index += 1

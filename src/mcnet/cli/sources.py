@@ -294,16 +294,20 @@ class RowSource:
         # A saved sketch keeps all its fields unless some are named.
         return timed if spec.fields or not self.finished else replace(timed, fields=())
 
+    def require_columns(self, spec: "RowSpec") -> None:
+        """Refuse rows that were sketched before, whose other columns are gone, and logs whose columns are not named."""
+        if self.finished:
+            raise InputError(f"{self.names[0]} was sketched before and has no other columns; give the log itself")
+        if spec.score is None or spec.label is None:
+            raise InputError("name the columns with --score and --label")
+
     def find_fields(
         self, printer: Printer, spec: "RowSpec", time: str | None, exclude: Sequence[str] = ()
     ) -> "FieldSearch":
         """Search the columns of logs for those that are worth being fields; refuse rows that were sketched before."""
         from mcnet.field_search import search
 
-        if self.finished:
-            raise InputError(f"{self.names[0]} was sketched before and has no other columns; give the log itself")
-        if spec.score is None or spec.label is None:
-            raise InputError("name the columns with --score and --label")
+        self.require_columns(spec)
         with printer.steps("searching for fields") as step:
             return search(self.paths, spec, exclude=exclude, time=time, progress=step)
 

@@ -171,7 +171,8 @@ def _parsed(word: str, names: Sequence[str]) -> Threshold:
             f"--fail-if {word!r} is not a threshold; write metric, comparison and number: '{names[0]}>0.05'"
         )
     subject, comparison, limit, where = match.groups()
-    result = Threshold(*_subject(word, subject, comparison, float(limit), names), where=_conditions(word, where))
+    metric, bound, scope = _subject(word, subject, names)
+    result = Threshold(metric, comparison, float(limit), bound, scope, _conditions(word, where))
     if result.metric in _SHARES and result.where:
         raise InputError(
             f"--fail-if {word!r}: {result.metric} is a share of all rows and has no volume; leave out where"
@@ -179,10 +180,8 @@ def _parsed(word: str, names: Sequence[str]) -> Threshold:
     return result
 
 
-def _subject(
-    word: str, subject: str, comparison: str, limit: float, names: Sequence[str]
-) -> tuple[str, str, float, str, str]:
-    """Return metric, comparison, limit, bound and scope."""
+def _subject(word: str, subject: str, names: Sequence[str]) -> tuple[str, str, str]:
+    """Return metric, bound and scope."""
     parts = [part.strip() for part in subject.split(".")]
     bound = parts.pop() if len(parts) > 1 and parts[-1] in _BOUNDS else "value"
     metric, scope = parts[-1], ".".join(parts[:-1])
@@ -199,7 +198,7 @@ def _subject(
             raise InputError(f"--fail-if {word!r}: of {scope} there is {', '.join(allowed)}, not {name}")
         if name == "pcoc" and bound == "floor":
             raise InputError(f"--fail-if {word!r}: PCOC has no noise floor; write .low or .high")
-    return name, comparison, limit, bound, scope
+    return name, bound, scope
 
 
 def _conditions(word: str, where: str | None) -> tuple[Condition, ...]:
