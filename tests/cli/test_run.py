@@ -222,7 +222,7 @@ def test_a_signal_that_a_library_turned_into_an_error_has_its_exit_code(mcnet, m
             raise pl.exceptions.ComputeError("a function of the plan failed") from None
         raise library.FileFormatError(f"{path} cannot be read")
 
-    monkeypatch.setattr("mcnet.cli.sources.load_model", interrupted)
+    monkeypatch.setattr("mcnet.cli.models.load_model", interrupted)
     heard = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     before = {each: signal.signal(each, handler) for each, handler in heard.items()}  # a job in the background is deaf
     try:

@@ -11,10 +11,13 @@ from mcnet.cli.fit import demo, fields, fit, merge, methods, sketch
 from mcnet.cli.journal import backtest, journal
 from mcnet.cli.models import apply, diff, export, show
 from mcnet.cli.monitor import monitor
+from mcnet.cli.sources import bins_or_edges
 from mcnet.cli.stores import store, versions
 from mcnet.cli.update import serve, update
 from mcnet.cli.value import value
 from mcnet.errors import InputError
+from mcnet.rows.locations import read_with
+from mcnet.version import __version__
 
 app = options.Commands(
     name="mcnet",
@@ -53,8 +56,6 @@ def paper(words: list[str] | None = options.argument("WORDS", "", None)) -> None
 
 def _version(asked: bool) -> None:
     if asked:
-        from mcnet.version import __version__
-
         typer.echo(f"mcnet {__version__}")
         raise typer.Exit
 
@@ -99,9 +100,6 @@ def mcnet(
       mcnet demo
       mcnet compare log.parquet --score pctr --label click --field country
     """
-    from mcnet.cli.sources import bins_or_edges
-    from mcnet.rows.locations import read_with
-
     settings = options.parse_settings(storage_option, lambda _, text: text, "--storage-option", "aws_region=eu-west-1")
     context.with_resource(
         read_with(

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from mcnet._shared.files import whole_file
 from mcnet.cli import options
 from mcnet.cli.run import Printer, plain_interrupts, unseen_note
+from mcnet.cli.sources import PAGE, check_output, load_model, refuse_one_file, source_of, value_number
+from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, end_if_broken, parse_thresholds, threshold_names
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,8 +64,6 @@ def compare(
       mcnet compare log.parquet --score pctr --label click --field country \\
           --save-best model.json
     """
-    from mcnet.cli.sources import PAGE, check_output, refuse_one_file, source_of, value_number
-    from mcnet.cli.thresholds import Figures, broken_thresholds, end_if_broken, parse_thresholds
     from mcnet.selection import select
 
     printer = options.printer_of(context, json, quiet)
@@ -246,8 +247,6 @@ def _longer_periods(
 
 def write_table(path: str, table: "pl.DataFrame") -> None:
     """Write a table, whole or not at all."""
-    from mcnet._shared.files import whole_file
-
     with whole_file(path) as part:
         table.write_csv(part) if Path(path).suffix.lower() == ".csv" else table.write_parquet(part)
 
@@ -308,15 +307,6 @@ def evaluate(
       mcnet evaluate log.parquet --score pctr --label click --field country \\
           --value bid --actions
     """
-    from mcnet.cli.sources import PAGE, check_output, load_model, refuse_one_file, source_of, value_number
-    from mcnet.cli.thresholds import (
-        UNSEEN,
-        Figures,
-        broken_thresholds,
-        end_if_broken,
-        parse_thresholds,
-        threshold_names,
-    )
     from mcnet.metrics.evaluation import evaluate_cells, evaluate_periods, predict_cells
     from mcnet.metrics.judged_rows import MetricSettings
     from mcnet.model.apply import UnseenValues
@@ -366,13 +356,13 @@ def evaluate(
     to_do = evaluation.actions() if actions or actions_table is not None else None
     if to_do is not None:
         document["actions"] = to_do.to_dict()
-    share = None
+    shares = {}
     if loaded is not None:
         unseen = UnseenValues.of_sketch(loaded, sketch)
-        share = unseen.share
+        shares[UNSEEN] = unseen.share
         document[UNSEEN] = unseen.to_dict()
         unseen_note(printer, unseen)
-    figures = Figures(evaluation, None if periods is None else periods.pcoc_table(), share)
+    figures = Figures(evaluation, None if periods is None else periods.pcoc_table(), shares)
     broken = broken_thresholds(thresholds, figures)
     over_time = [] if periods is None else ["", periods.text()]
     listed = [] if to_do is None else ["", str(to_do)]
@@ -428,7 +418,6 @@ def slices(
       mcnet slices log.parquet --score pctr --label click
       mcnet slices log.parquet --model model.json --exclude day
     """
-    from mcnet.cli.sources import load_model, source_of
     from mcnet.metrics.slices import find_slices
 
     printer = options.printer_of(context, json, quiet)

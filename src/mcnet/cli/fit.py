@@ -6,10 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from mcnet._shared.files import whole_file
 from mcnet._shared.messages import counted, figure
 from mcnet.cli import options
 from mcnet.cli.run import Printer, plain_interrupts, table
+from mcnet.cli.sources import (
+    STANDARD_OUTPUT,
+    by_period,
+    check_output,
+    remember_periods,
+    source_of,
+    value_number,
+    write_to_standard_output,
+)
 from mcnet.errors import InputError, NotSupportedError
+from mcnet.rows.locations import read_options
 from mcnet.rows.sql_dialects import DIALECTS
 
 if TYPE_CHECKING:
@@ -55,7 +66,6 @@ def fit(
           -o model.json
     """
     from mcnet.calibrators.methods import calibrator
-    from mcnet.cli.sources import by_period, check_output, remember_periods, source_of
 
     printer = options.printer_of(context, json, quiet)
     source = source_of(logs)
@@ -119,8 +129,6 @@ def fields(
     Example:
       mcnet fields log.parquet --score pctr --label click
     """
-    from mcnet.cli.sources import source_of
-
     printer = options.printer_of(context, json, quiet)
     source = source_of(logs)
     spec = source.spec(context, field=None)
@@ -174,8 +182,6 @@ def sketch(
           -o part1.parquet
       mcnet sketch --sql duckdb --table impressions --score pctr --label click
     """
-    from mcnet.cli.sources import STANDARD_OUTPUT, check_output, source_of, value_number, write_to_standard_output
-
     if value_number(value) is not None:
         raise InputError("--value is a number, which needs no sums: give it to mcnet evaluate instead")
     if sql is not None or table is not None:
@@ -213,7 +219,6 @@ def _resolution(typed: str | None) -> Any:
 
 def _of_query_result(source: "RowSource") -> "Sketch | None":
     """Return the sketch of files that are results of a sketch query; None if they are logs."""
-    from mcnet.rows.locations import read_options
     from mcnet.sketch.query_rows import ABOUT
     from mcnet.sketch.scan import has_column
     from mcnet.sketch.sketch import Sketch
@@ -233,7 +238,6 @@ def _print_query(
     resolution: str | None,
 ) -> None:
     """Print the query that makes the sketch where the rows are."""
-    from mcnet.rows.locations import read_options
     from mcnet.sketch.query import sketch_query
 
     if dialect is None or table is None:
@@ -282,7 +286,6 @@ def merge(
     Example:
       mcnet merge part*.parquet -o all.parquet
     """
-    from mcnet.cli.sources import check_output, source_of
     from mcnet.sketch.sketch import Sketch
 
     printer = Printer(json, quiet)
@@ -384,8 +387,6 @@ def demo(
     """
     import polars as pl
 
-    from mcnet._shared.files import whole_file
-    from mcnet.cli.sources import check_output
     from mcnet.datasets.simulator import simulate
     from mcnet.selection import demonstrate
 

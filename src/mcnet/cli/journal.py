@@ -8,7 +8,10 @@ import typer
 
 from mcnet._shared.messages import count, counted
 from mcnet.cli import options
+from mcnet.cli.compare import write_table
+from mcnet.cli.options import from_config
 from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, plain_interrupts, table
+from mcnet.cli.sources import PAGE, check_output, open_journal, refuse_one_file, source_of, value_number
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,7 +76,6 @@ def add(
           --field country --time ts --every 1h
       mcnet journal add hourly.db part0.parquet --period 2026-11-16T13
     """
-    from mcnet.cli.sources import source_of, value_number
     from mcnet.rows.columns import check_value
     from mcnet.store.entries import Addition, NewFiles
     from mcnet.store.journal import Journal
@@ -130,7 +132,6 @@ def list_periods(
     """
     import polars as pl
 
-    from mcnet.cli.sources import open_journal
     from mcnet.rows.periods import shown_periods
 
     entries = open_journal(store).table()
@@ -168,8 +169,6 @@ def verify(store: str = options.STORE, json: bool = options.JSON, quiet: bool = 
     Example:
       mcnet journal verify ads.db
     """
-    from mcnet.cli.sources import open_journal
-
     problems = open_journal(store).verify()
     Printer(json, quiet).result({"store": store, "problems": problems}, *(problems or ["no problems"]))
     if problems:
@@ -194,8 +193,6 @@ def compact(
     Example:
       mcnet journal compact ads.db --every 1d
     """
-    from mcnet.cli.sources import open_journal
-
     saved = open_journal(store).compact(before, every)
     printer = Printer(json, quiet)
     printer.note(f"{saved:,} sketches fewer" if saved else "nothing changed: there is nothing to merge")
@@ -219,8 +216,6 @@ def release(
     Example:
       mcnet journal release ads.db 2026-11-16T13
     """
-    from mcnet.cli.sources import open_journal
-
     open_journal(store).release(period)
     printer = Printer(json, quiet)
     printer.note(f"the period {period} is released: the next update learns it, and the later ones anew")
@@ -241,8 +236,6 @@ def remove(
     Example:
       mcnet journal remove ads.db log.parquet --period 2026-11-16T13
     """
-    from mcnet.cli.sources import open_journal
-
     rows = open_journal(store).remove(source, period)
     printer = Printer(json, quiet)
     printer.note(f"{rows:,} rows of {source} removed from {store}")
@@ -296,9 +289,6 @@ def backtest(
       mcnet backtest log.parquet --score pctr --label click --field country \\
           --time ts --every 1d --report backtest.html
     """
-    from mcnet.cli.compare import write_table
-    from mcnet.cli.options import from_config
-    from mcnet.cli.sources import PAGE, check_output, refuse_one_file, source_of
     from mcnet.tracking.backtest import backtest as run_backtest
     from mcnet.tracking.backtest_forecasters import DEFAULT_MEMORIES
 

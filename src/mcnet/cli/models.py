@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mcnet._shared.messages import aligned, figure, shown_value
+from mcnet._shared.messages import aligned, counted, figure, shown_value
 from mcnet.cli import options
 from mcnet.cli.run import Printer, file_size, plain_interrupts, unseen_note
 from mcnet.cli.run import table as text_table
+from mcnet.cli.sources import (
+    PAGE,
+    STANDARD_OUTPUT,
+    check_output,
+    load_model,
+    remembered,
+    source_of,
+    write_to_standard_output,
+)
+from mcnet.cli.thresholds import MISSING, UNSEEN, Figures, broken_thresholds, end_if_broken, parse_thresholds
 from mcnet.errors import InputError
+from mcnet.rows.locations import FORMATS
 
 if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
@@ -58,18 +69,7 @@ def apply(
     """
     import time
 
-    from mcnet.cli.sources import (
-        STANDARD_OUTPUT,
-        check_output,
-        load_model,
-        remembered,
-        score_type,
-        source_of,
-        write_to_standard_output,
-    )
-    from mcnet.cli.thresholds import MISSING, UNSEEN, Figures, broken_thresholds, end_if_broken, parse_thresholds
     from mcnet.model.apply import Applied, NewColumn, UnseenValues, apply_to_files
-    from mcnet.rows.locations import FORMATS
     from mcnet.rows.logs import file_format
 
     printer = options.printer_of(context, json, quiet)
@@ -94,7 +94,7 @@ def apply(
             score=remembered(loaded, "score", score),
             field=field_columns or None,
             column=NewColumn(column, replace, interval),
-            score_type=None if logits is None else score_type(loaded, logits),
+            score_type=None if logits is None else "logit" if logits else "probability",
             progress=advance,
             unseen=unseen,
         )
@@ -110,7 +110,8 @@ def apply(
     if done.missing:
         printer.note(f"{done.missing:,} of {rows:,} rows have no score and got no probability")
     unseen_note(printer, unseen)
-    broken = broken_thresholds(thresholds, Figures(unseen=unseen.share, missing=done.missing_share))
+    figures = Figures(shares={UNSEEN: unseen.share, MISSING: done.missing_share})
+    broken = broken_thresholds(thresholds, figures)
     document = {"output": output, "rows": rows, "seconds": seconds, "column": column}
     printer.result({**document, MISSING: done.missing, UNSEEN: unseen.to_dict(), "broken": broken})
     end_if_broken(printer, broken)
@@ -133,8 +134,6 @@ def show(
     Example:
       mcnet show model.json
     """
-    from mcnet.cli.sources import load_model
-
     loaded = load_model(model)
     Printer(json, quiet).result(
         {
@@ -235,7 +234,6 @@ def diff(
     Example:
       mcnet diff old.json new.json --log log.parquet
     """
-    from mcnet.cli.sources import PAGE, check_output, load_model, source_of
     from mcnet.difference import diff as compare_models
 
     printer = Printer(json)
@@ -259,7 +257,7 @@ def diff(
     largest = f"{difference.largest:.2%}"
     message = f"Mean probability {difference.shift:+.2%}, largest change of a probability {largest}, over {where}."
     left_out = difference.table.height - len(rows)
-    more = [f"{left_out:,} more context{'s' if left_out > 1 else ''}; --contexts shows all"] if left_out else []
+    more = [f"{counted(left_out, 'more context')}; --contexts shows all"] if left_out else []
     only = [
         f"{len(names):,} with a curve in the {which} model only: "
         f"{', '.join(map(shown_value, names[:5]))}{' …' if len(names) > 5 else ''}"
@@ -322,7 +320,6 @@ def export(
       mcnet export model.json -o calibrate.h --set name=ctr
       mcnet export model.json --to sql -o calibrate.sql --set dialect=bigquery
     """
-    from mcnet.cli.sources import check_output, load_model
     from mcnet.export.targets import default_path, export_model, option_from_text, target_of, targets
 
     printer = Printer(json, quiet)

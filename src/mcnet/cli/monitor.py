@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from mcnet._shared.files import checksum, write_json
 from mcnet._shared.messages import aligned, counted
 from mcnet.cli import options
+from mcnet.cli.compare import write_table
 from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, table
+from mcnet.cli.sources import PAGE, check_output, load_model, open_journal
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,8 +90,6 @@ def _begun_or_continued(state: str | None, asked: Watch) -> tuple["Monitor", Wat
 
 def _save(state: str, watching: "Monitor", watch: Watch) -> None:
     """Write the evidence and what it is about, whole or not at all."""
-    from mcnet._shared.files import checksum, write_json
-
     document: dict[str, Any] = watching.document() | {_KEY: asdict(watch)}
     write_json(state, {**document, "checksum": checksum(document)})
 
@@ -139,8 +140,6 @@ def monitor(
     Example:
       mcnet monitor ads.db --model model.json --fail-if alarm
     """
-    from mcnet.cli.compare import write_table
-    from mcnet.cli.sources import PAGE, check_output, load_model, open_journal
     from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
     from mcnet.operations.alerts import Webhook, add_events, alarm_event
     from mcnet.rows.columns import check_value

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mcnet._shared.messages import warn
 from mcnet.cli.run import Printer
 from mcnet.errors import Advice, FileFormatError, InputError
-from mcnet.rows.locations import FORMAT_NAMES
+from mcnet.rows.locations import FORMAT_NAMES, read_options
 
 if TYPE_CHECKING:
     from mcnet.store.store import Store
@@ -204,7 +205,6 @@ def send_waiting_alerts(store: Any, webhook: Any) -> None:
     """
     if webhook is None:
         return
-    from mcnet._shared.messages import warn
     from mcnet.operations.alerts import QUICK_WAITS_SECONDS, send_alerts
     from mcnet.store.store import Store
 
@@ -363,8 +363,6 @@ def refuse_read_options(reason: str, *, filters_only: bool = False) -> None:
     reason : why they have none, such as "methods reads none".
     filters_only : refuse only those that choose rows; the command reads other files, for which the rest are needed.
     """
-    from mcnet.rows.locations import read_options
-
     given = read_options()
     filters = {"--where": given.where, "--drop-missing": given.drop_missing}
     others = {"--separator": given.separator, "--storage-option": given.storage_options, "--bins": given.bins}

@@ -13,9 +13,9 @@ from mcnet._shared.files import is_url, local_path, output_file
 from mcnet.cli.options import SHARED_KEYS, from_config, head_name, refuse_read_options
 from mcnet.cli.run import Printer, plain_interrupts
 from mcnet.errors import FileFormatError, InputError
+from mcnet.rows.locations import Locations, is_store, read_options
 
 if TYPE_CHECKING:
-    from mcnet._shared.arrays import ScoreType
     from mcnet.field_search import FieldSearch
     from mcnet.model.model import CalibrationModel
     from mcnet.rows.locations import Locations
@@ -129,7 +129,6 @@ def by_period(sketch: "Sketch", time: str) -> "dict[str, Sketch]":
 def load_model(path: str) -> "CalibrationModel":
     """Load a model; say what a file is that is none."""
     from mcnet.model.model_file import load
-    from mcnet.rows.locations import read_options
     from mcnet.rows.logs import file_format
     from mcnet.sketch.sketch_file import is_sketch_file
 
@@ -148,7 +147,6 @@ def load_model(path: str) -> "CalibrationModel":
 def bins_or_edges(given: str) -> dict[str, Any]:
     """Return what --bins says: a number of bins, or the edges of a sketch, a model or a head of a store."""
     from mcnet.rows.derived import check_bins
-    from mcnet.rows.locations import is_store
     from mcnet.sketch.sketch_file import is_sketch_file, load_sketch
 
     if given.lstrip("+-").isdigit():
@@ -162,13 +160,6 @@ def bins_or_edges(given: str) -> dict[str, Any]:
     if not edges:
         raise InputError(f"--bins {given}: it has no field of numbers cut into bins, as --field 'age:number' has")
     return {"edges": edges}
-
-
-def score_type(model: "CalibrationModel", logits: bool | None) -> "ScoreType":
-    """Return what kind of scores the model reads: as asked for, or as it was fitted."""
-    if logits is None:
-        return model.score_type
-    return "logit" if logits else "probability"
 
 
 def remembered(model: "CalibrationModel", name: str, given: str | None) -> str:
@@ -277,7 +268,7 @@ class RowSource:
         if model is not None:
             given = context.params
             known |= {role: remembered(model, role, given[role]) for role in ("score", "label")}
-            known["logits"] = score_type(model, given["logits"]) == "logit"
+            known["logits"] = model.score_type == "logit" if given["logits"] is None else given["logits"]
             known["weight"] = given["weight"] or model.provenance.get("columns", {}).get("weight")
             known["negatives_kept"] = remembered_negatives(printer, model, given["negatives_kept"])
         return self.spec(context, **known)
@@ -349,7 +340,6 @@ class RowSource:
         title : what the bar is called.
         chosen_periods : since, until and half-life of a journal.
         """
-        from mcnet.rows.locations import read_options
         from mcnet.sketch.scan import sketch_files
 
         plain_interrupts()
@@ -401,7 +391,6 @@ def source_of(names: Sequence[str], *, alone: bool = True) -> RowSource:
     names : files, globs, folders, addresses, or one journal.
     alone : whether the command reads nothing else, so that no option for reading logs is for another source.
     """
-    from mcnet.rows.locations import Locations, is_store
     from mcnet.rows.logs import expand_paths
     from mcnet.sketch.scan import are_sketches
 

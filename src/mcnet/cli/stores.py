@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from mcnet._shared.files import whole_file
+from mcnet._shared.messages import counted
 from mcnet.cli import options
 from mcnet.cli.run import UNUSABLE, Printer, table
+from mcnet.cli.sources import check_output
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -161,9 +164,6 @@ def save(
     Example:
       mcnet versions save ads.db latest -o model.json
     """
-    from mcnet._shared.files import whole_file
-    from mcnet.cli.sources import check_output
-
     check_output(output, [], force=force, endings=(".json",))
     content = _open(store).content(version)
     with whole_file(output) as part:
@@ -242,8 +242,7 @@ def prune(
       mcnet versions prune ads.db --keep 1000
     """
     gone = _open(store).prune(keep)
-    message = f"{len(gone):,} version{'s' if len(gone) != 1 else ''} deleted"
-    Printer(json).result({"deleted": [str(number) for number in gone]}, message)
+    Printer(json).result({"deleted": [str(number) for number in gone]}, f"{counted(len(gone), 'version')} deleted")
 
 
 def _open(store: str) -> "Registry":

@@ -11,7 +11,7 @@ import math
 import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import typer
@@ -96,15 +96,12 @@ class Figures:
 
     evaluation: "Evaluation | None" = None
     periods: "FieldTable | None" = None
-    unseen: float | None = None
-    missing: float | None = None
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, threshold: Threshold) -> Iterator[tuple[str, float, Mapping[str, float]]]:
         """Yield the name (empty for all rows), value and counts of each thing that a threshold looks at."""
-        if threshold.metric in _SHARES:
-            share = self.unseen if threshold.metric == UNSEEN else self.missing
-            assert share is not None
-            yield "", share, {}
+        if threshold.metric in self.shares:
+            yield "", self.shares[threshold.metric], {}
             return
         assert self.evaluation is not None
         counts = {name: float(getattr(self.evaluation, name)) for name in _COUNTS}

@@ -1,11 +1,14 @@
 """`mcnet update` and `mcnet serve`: the loop, run once, and the service."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from mcnet._shared.messages import counted, need_extra
 from mcnet.cli import options
+from mcnet.cli.run import UNUSABLE, plain_interrupts
+from mcnet.cli.sources import source_of, value_number
 
 if TYPE_CHECKING:
     from mcnet.operations.update import Update
@@ -88,8 +91,6 @@ def update(
       mcnet update ads.db log.parquet --score pctr --label click \\
           --field country --time ts --every 1d
     """
-    from mcnet.cli.run import UNUSABLE, plain_interrupts
-    from mcnet.cli.sources import source_of, value_number
     from mcnet.operations.alerts import Webhook
     from mcnet.operations.update import update as run_update
 
@@ -207,8 +208,6 @@ def serve(
     Example:
       mcnet serve ads.db --port 8080 --workers 2
     """
-    from pathlib import Path
-
     need_extra("serve", "the service")
 
     from mcnet.operations.alerts import Webhook, check_field_values

@@ -1,13 +1,17 @@
 """`mcnet value`: replay auctions, and print what bids from scores, models and methods would have earned."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from mcnet._shared.messages import warn
 from mcnet.cli import options
 from mcnet.cli.run import Printer
+from mcnet.cli.sources import PAGE, check_output, load_model, remembered_negatives, source_of, value_number
 from mcnet.errors import InputError
+from mcnet.rows.locations import is_store, read_options
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,12 +66,9 @@ def value(
       mcnet value log.parquet --score pctr --label click --field country \\
           --price paid --price-per 1000 --value 0.8 --model model.json
     """
-    from mcnet._shared.messages import warn
     from mcnet.auctions import TRUTH, check_rules, replay
-    from mcnet.cli.sources import PAGE, check_output, remembered_negatives, source_of, value_number
     from mcnet.rows.columns import scores_column
     from mcnet.rows.fields import field_columns, source_column
-    from mcnet.rows.locations import read_options
     from mcnet.rows.periods import cut_to_periods
 
     printer = options.printer_of(context, json, quiet)
@@ -150,8 +151,6 @@ def value(
 
 def _model(path: str) -> Any:
     """Return a saved model, or the one that a store serves."""
-    from mcnet.cli.sources import load_model
-    from mcnet.rows.locations import is_store, read_options
     from mcnet.store.versions import Registry
 
     if not is_store(path):
@@ -173,10 +172,7 @@ def _remembered(context: typer.Context, models: list[Any]) -> dict[str, Any]:
 
 def _fitted(printer: Printer, context: typer.Context, method: str, logs: list[str], spec: Any) -> Any:
     """Return the model of a method, fitted on other rows."""
-    from dataclasses import replace
-
     from mcnet.calibrators.methods import calibrator
-    from mcnet.cli.sources import source_of
     from mcnet.rows.spec import RowSpec
 
     chosen = calibrator(method)
