@@ -58,8 +58,8 @@ class PieceArrays:
                 return PieceArrays(pieces, resolution, *result)
         return None
 
-    def applied(self, rows: DataFrame, x: str, curve: str, column: str) -> DataFrame:
-        """Return rows with the calibrated probability of the score `x` by the curve of that number."""
+    def search(self, rows: DataFrame, x: str, curve: str, column: str) -> tuple[DataFrame, Column]:
+        """Return rows with the piece of the score `x`, and the probability that it gives."""
         pieces, grids = self.pieces, self.pieces.grid_of
         shift = pieces.curve_begin - pieces.grid_begin[grids]
         cells = len(self.first) // pieces.grids
@@ -87,16 +87,14 @@ class PieceArrays:
         chosen = F.when(clipped < item("stops", begun), begun)
         for step in range(1, self.steps):
             chosen = chosen.when(clipped < item("stops", begun + step), begun + step)
-        number = column_named(x)
-        kept = [column_named(name) for name in rows.columns if name.lower() != column.lower()]
         line = item("slopes", values) * (clipped - item("starts", piece)) + item("values", values)
-        return (
-            rows.withColumn(names[0], F.least(F.greatest(number, F.lit(LOWEST_SCORE)), F.lit(HIGHEST_SCORE)))
+        rows = (
+            rows.withColumn(names[0], _clipped(x))
             .withColumn(names[1], item("first", item("begin", column_named(curve)) + cell))
             .withColumn(names[2], chosen.otherwise(begun + self.steps) if self.steps else begun)
             .withColumn(names[3], piece + item("shift", column_named(curve)))
-            .select(*kept, F.when(number.isNotNull(), F.least(line, item("ceilings", values))).alias(column))
         )
+        return rows, F.least(line, item("ceilings", values))
 
 
 def _lowest_cell(resolution: int) -> int:
@@ -176,9 +174,11 @@ def with_calibrated(
         rows = rows.withColumn(x, _checked(column_named(x)))
     curve = unused_name("curve_number", [*df.columns, column, x])
     rows, arrays = _with_curve(rows, known, curve, column), PieceArrays.of(pieces)
-    made = _joined(rows, pieces, x, curve, column) if arrays is None else arrays.applied(rows, x, curve, column)
+    rows, made = _joined(rows, pieces, x, curve, column) if arrays is None else arrays.search(rows, x, curve, column)
+    probability = F.when(column_named(x).isNotNull(), made).alias(column)
     names = [column if name.lower() == column.lower() else name for name in df.columns]
-    return made.select(*map(column_named, names if column in names else [*names, column]))
+    names = names if column in names else [*names, column]
+    return rows.select(*(probability if name == column else column_named(name) for name in names))
 
 
 def _checked(score: Column) -> Column:
@@ -211,19 +211,19 @@ def _with_curve(rows: DataFrame, known: ContextMap, curve: str, column: str) -> 
     return rows.select(*map(column_named, columns), F.coalesce(F.col(curve), F.lit(0)).cast("int").alias(curve))
 
 
-def _joined(rows: DataFrame, pieces: Pieces, x: str, curve: str, column: str) -> DataFrame:
+def _joined(rows: DataFrame, pieces: Pieces, x: str, curve: str, column: str) -> tuple[DataFrame, Column]:
     """Find the piece of each score among those of its curve by a join: slow, and right for any number of pieces."""
-    columns, taken = rows.columns, [*rows.columns, column]
-    score = F.least(F.greatest(column_named(x), F.lit(LOWEST_SCORE)), F.lit(HIGHEST_SCORE))
-    numbers = pieces.columns()
-    names = {name: unused_name(f"piece_{name}", taken) for name in numbers}
+    score, numbers = _clipped(x), pieces.columns()
+    names = {name: unused_name(f"piece_{name}", [*rows.columns, column]) for name in numbers}
     piece = {name: F.col(of_piece) for name, of_piece in names.items()}
     table = pa.table(numbers).rename_columns(names)
     inside = (piece["curve"] == F.col(curve)) & (score >= piece["low"]) & (score < piece["high"])
     rows = rows.join(F.broadcast(rows.sparkSession.createDataFrame(table)), inside, "left")
-    line = piece["slope"] * (score - piece["low"]) + piece["value"]
-    made = F.when(column_named(x).isNotNull(), F.least(line, piece["ceiling"]))
-    return rows.select(*(column_named(name) for name in columns if name.lower() != column.lower()), made.alias(column))
+    return rows, F.least(piece["slope"] * (score - piece["low"]) + piece["value"], piece["ceiling"])
+
+
+def _clipped(x: str) -> Column:
+    return F.least(F.greatest(column_named(x), F.lit(LOWEST_SCORE)), F.lit(HIGHEST_SCORE))
 
 
 # Apply a model to a Spark table: as a Spark SQL expression, or through Arrow with the compiled loop.
