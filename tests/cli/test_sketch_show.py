@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import pytest
 
 import mcnet as library
 from mcnet.rows.sql_dialects import DIALECTS
@@ -26,6 +27,13 @@ def test_the_resolution_can_be_exact_and_nothing_else_in_words(mcnet, log, colum
     assert library.Sketch.load(tmp_path / "a.parquet").resolution == "exact"
     assert mcnet("sketch", log, *columns, "--resolution", "32", "-o", tmp_path / "b.parquet").code == 0
     assert mcnet("sketch", log, *columns, "--resolution", "fine", "-o", tmp_path / "c.parquet").code == 2
+
+
+@pytest.mark.parametrize("how", [("-o", "sketch.parquet"), ("--sql", "duckdb", "--table", "rows")])
+def test_periods_without_a_column_of_time_are_refused(mcnet, log, columns, how):
+    logs = [] if "--sql" in how else [log]
+    done = mcnet("sketch", *logs, *columns, *how, "--every", "1d")
+    assert (done.code, done.err) == (2, "mcnet: --every cuts a column of time to periods; pass --time too\n")
 
 
 def test_a_log_and_a_sketch_do_not_mix(mcnet, log, columns, tmp_path):

@@ -10,7 +10,7 @@ import typer
 from mcnet._shared.files import whole_file
 from mcnet.cli import options
 from mcnet.cli.run import Printer, plain_interrupts, unseen_note
-from mcnet.cli.sources import PAGE, check_output, load_model, refuse_one_file, source_of, value_number
+from mcnet.cli.sources import PAGE, check_every, check_output, load_model, refuse_one_file, source_of, value_number
 from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, end_if_broken, parse_thresholds, threshold_names
 from mcnet.errors import InputError
 
@@ -74,8 +74,7 @@ def compare(
         given.refuse_time(time)
     if time is not None and report is None:
         raise InputError("--time is for the drift shown in the report; pass --report too")
-    if every is not None and time is None:
-        raise InputError("--every cuts a column of time to periods; pass --time too")
+    check_every(time, every)
     refuse_one_file(report=report, save_best=save_best)
     check_output(report, sources, force=force, endings=PAGE)
     check_output(save_best, sources, force=force)

@@ -13,6 +13,7 @@ from mcnet.cli.run import Printer, plain_interrupts, table
 from mcnet.cli.sources import (
     STANDARD_OUTPUT,
     by_period,
+    check_every,
     check_output,
     remember_periods,
     source_of,
@@ -72,8 +73,7 @@ def fit(
     source.refuse_time(time)
     check_output(output, [source], force=force)
     chosen = calibrator(method, **options.parse_settings(parameters))
-    if every is not None and time is None:
-        raise InputError("--every cuts a column of time to periods; pass --time too")
+    check_every(time, every)
     spec = source.with_fields(printer, source.spec(context), fields, time, exclude)
     spec = source.with_time(spec, time, every)
     chosen_periods = source.chosen_periods(since=since, until=until, half_life=half_life)
@@ -184,6 +184,7 @@ def sketch(
     """
     if value_number(value) is not None:
         raise InputError("--value is a number, which needs no sums: give it to mcnet evaluate instead")
+    check_every(time, every)
     if sql is not None or table is not None:
         _print_query(context, sql, table, logs, output, resolution)
         return

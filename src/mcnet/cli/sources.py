@@ -114,6 +114,12 @@ def refuse_one_file(**outputs: str | None) -> None:
         raise InputError(f"{options} both name {one}; give each its own file")
 
 
+def check_every(time: str | None, every: str | None) -> None:
+    """Refuse a length of periods without the column that it cuts."""
+    if every is not None and time is None:
+        raise InputError("--every cuts a column of time to periods; pass --time too")
+
+
 def by_period(sketch: "Sketch", time: str) -> "dict[str, Sketch]":
     """Return the sketch of each period; rows without a timestamp are refused."""
     from mcnet.rows.fields import MISSING_LABEL
