@@ -9,8 +9,7 @@ import typer
 
 from mcnet._shared.messages import aligned, counted, figure, shown_value
 from mcnet.cli import options
-from mcnet.cli.run import Printer, file_size, plain_interrupts, unseen_note
-from mcnet.cli.run import table as text_table
+from mcnet.cli.run import Printer, file_size, plain_interrupts, table, unseen_note
 from mcnet.cli.sources import (
     PAGE,
     STANDARD_OUTPUT,
@@ -194,7 +193,7 @@ def _pictures(model: "CalibrationModel", contexts: int) -> list[Any]:
         names = ["any other" if model.fields else "all", *(model.contexts.labels() if model.fields else [])]
         names = [shown_value(name) for name in names]
         lines = [(names[curve], *(figure(p) for p in evaluate(scores, np.full(len(scores), curve)))) for curve in shown]
-    result: list[Any] = [text_table(("score", *(figure(score) for score in scores)), lines)]
+    result: list[Any] = [table(("score", *(figure(score) for score in scores)), lines)]
     rest = 1 + model.context_count - len(lines)
     if rest:
         result.append(f"… and {rest:,} more contexts (--contexts N)")
@@ -268,8 +267,8 @@ def diff(
     bands = [
         (f"{row['score_low']:.4g} … {row['score_high']:.4g}", *_rates(row)) for row in difference.by_score.to_dicts()
     ]
-    by_score = text_table(("score", "old rate", "new rate", "shift"), bands)
-    printer.result(difference.to_dict(), message, text_table(headings, rows), *more, *only, by_score)
+    by_score = table(("score", "old rate", "new rate", "shift"), bands)
+    printer.result(difference.to_dict(), message, table(headings, rows), *more, *only, by_score)
     if report is not None:
         from mcnet.report.monitor_page import write_difference_page
 

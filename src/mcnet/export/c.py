@@ -130,6 +130,7 @@ def export_c(
     parameters = _parameters(known, name)
     shared = {"name": name, "NAME": _macros(name), "contexts": str(len(exported.curves) - 1)}
     shared["score"] = f"{name}_probability_(score)" if takes == "logit" else "score"
+    shared |= {"lowest": repr(LOWEST_SCORE), "highest": repr(HIGHEST_SCORE)}
     pieces = Pieces.of(exported.curves)
     evaluation = "" if exported.parts and not known.curves else CURVES.substitute(shared, **_tables(pieces))
     if exported.parts:
@@ -192,8 +193,6 @@ def _tables(pieces: Pieces) -> dict[str, str]:
         "last": str(guide.buckets - 1),
         "buckets": str(guide.buckets),
         "search": "\n".join(search),
-        "lowest": repr(LOWEST_SCORE),
-        "highest": repr(HIGHEST_SCORE),
     }
 
 
@@ -219,8 +218,6 @@ def _parts(parts: Parts, shared: dict[str, str]) -> str:
         numbers=str(parts.width),
         parts="".join(tables),
         pairs="".join(pairs),
-        lowest=repr(LOWEST_SCORE),
-        highest=repr(HIGHEST_SCORE),
         limit=repr(parts.limit),
         to_whole=repr(rising_sum.TO_WHOLE),
         log2_e=repr(rising_sum.LOG2_E),
