@@ -37,24 +37,13 @@ class Watch:
     since: str | None = None
     reference_until: str | None = None
 
-    @staticmethod
-    def of(
-        model: "CalibrationModel | None",
-        alpha: float | None,
-        period_effects: str | None,
-        since: str | None,
-        reference_until: str | None,
-    ) -> "Watch":
-        """Return what was asked for, in one form."""
-        from mcnet.model.model_file import model_document
-        from mcnet.rows.periods import period_text
 
-        try:
-            effects = period_effects if period_effects in (None, "learn") else float(str(period_effects))
-        except ValueError:
-            raise InputError(f"--period-effects {period_effects!r} is neither learn nor a number of logits") from None
-        ends = (None if end is None else period_text(end) for end in (since, reference_until))
-        return Watch(None if model is None else model_document(model)["checksum"], alpha, effects, *ends)
+def _effects(typed: str | None) -> float | str | None:
+    """Return the largest size of period effects, or "learn"."""
+    try:
+        return typed if typed is None or typed == "learn" else float(typed)
+    except ValueError:
+        raise InputError(f"--period-effects {typed!r} is neither learn nor a number of logits") from None
 
 
 def _begun_or_continued(state: str | None, asked: Watch) -> tuple["Monitor", Watch]:
@@ -141,9 +130,10 @@ def monitor(
       mcnet monitor ads.db --model model.json --fail-if alarm
     """
     from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
+    from mcnet.model.model_file import model_document
     from mcnet.operations.alerts import Webhook, add_events, alarm_event
     from mcnet.rows.columns import check_value
-    from mcnet.rows.periods import periods_between
+    from mcnet.rows.periods import period_text, periods_between
     from mcnet.store.compaction import warn_of_merged_periods
 
     printer = options.printer_of(context, json, quiet)
@@ -160,7 +150,9 @@ def monitor(
     journal = open_journal(folder).snapshot()
     warn_of_merged_periods(journal)
     served = None if model is None else load_model(model)
-    watching, watch = _begun_or_continued(state, Watch.of(served, alpha, period_effects, since, reference_until))
+    about = None if served is None else model_document(served)["checksum"]
+    ends = (None if end is None else period_text(end) for end in (since, reference_until))
+    watching, watch = _begun_or_continued(state, Watch(about, alpha, _effects(period_effects), *ends))
     periods = periods_between(journal.periods, None, until)
     reference, watched = _split(periods, served, watch.since, watch.reference_until)
     last = watching.last_period

@@ -47,8 +47,8 @@ class Columns:
         fields: Mapping[str, str],
         dialect: Dialect,
         *,
-        logits: bool = False,
-        edges: Mapping[str, Edges] | None = None,
+        logits: bool,
+        edges: Mapping[str, Edges],
     ) -> "Columns":
         """Return the columns of a table, all quoted here but the table; logits become probabilities.
 
@@ -64,7 +64,7 @@ class Columns:
             rows = f"{rows} {joined.format(x)}"
         quoted = {name: f"r.{dialect.column(column)}" for name, column in fields.items()}
         cut = {
-            f"d{index}": dialect.derived(name, column, (edges or {}).get(name), zoned=None)
+            f"d{index}": dialect.derived(name, column, edges.get(name), zoned=None)
             for index, (name, column) in enumerate(quoted.items())
             if derivation(name) is not None
         }
