@@ -13,22 +13,7 @@ from mcnet._shared.files import whole_file
 from mcnet._shared.loops import bucket_starts
 from mcnet.curves import rising_sum
 from mcnet.errors import InputError, NotSupportedError
-from mcnet.export.c_source import (
-    CURVE_LOOKUP,
-    CURVES,
-    EXAMPLE,
-    HEADER,
-    LOGIT_SCORES,
-    OWN_CONTEXTS,
-    OWN_CURVE,
-    PAIR,
-    PARTS,
-    PARTS_LOOKUP,
-    PROBABILITY_SCORES,
-    SIGMOID,
-    WITH_FIELDS,
-    WITHOUT_FIELDS,
-)
+from mcnet.export import c_source
 from mcnet.export.pieces import (
     HIGHEST_SCORE,
     LOWEST_SCORE,
@@ -132,24 +117,24 @@ def export_c(
     shared["score"] = f"{name}_probability_(score)" if takes == "logit" else "score"
     shared |= {"lowest": repr(LOWEST_SCORE), "highest": repr(HIGHEST_SCORE)}
     pieces = Pieces.of(exported.curves)
-    evaluation = "" if exported.parts and not known.curves else CURVES.substitute(shared, **_tables(pieces))
+    evaluation = "" if exported.parts and not known.curves else c_source.CURVES.substitute(shared, **_tables(pieces))
     if exported.parts:
         shared["contexts"] = str(known.most - 1)
         evaluation += _parts(exported.parts, shared)
-    string = HEADER.substitute(
+    string = c_source.HEADER.substitute(
         shared,
         stamp=stamp_line(origin),
         usage=_call(name, parameters),
         checksum=_literal(origin["checksum"]),
         method=_literal(model.method),
         include="#include <math.h>\n" if takes == "logit" else "",
-        scores=LOGIT_SCORES if takes == "logit" else PROBABILITY_SCORES,
-        sigmoid=SIGMOID.substitute(shared) if takes == "logit" else "",
+        scores=c_source.LOGIT_SCORES if takes == "logit" else c_source.PROBABILITY_SCORES,
+        sigmoid=c_source.SIGMOID.substitute(shared) if takes == "logit" else "",
         evaluation=evaluation,
         functions=_cuts(exported.contexts, parameters, name) + _lookup(known, parameters, shared, exported.parts)
         if known.names
-        else WITHOUT_FIELDS.substitute(shared),
-        example=EXAMPLE.substitute(
+        else c_source.WITHOUT_FIELDS.substitute(shared),
+        example=c_source.EXAMPLE.substitute(
             shared,
             words="".join(f" {parameter.upper()}" for parameter in parameters),
             call=_call(name, [f"argc > {i + 2} ? argv[{i + 2}] : NULL" for i in range(len(parameters))]),
@@ -207,8 +192,8 @@ def _parts(parts: Parts, shared: dict[str, str]) -> str:
             body = _lines(map(str, entries.tolist()), 16)
             pairs.append(f"static const uint32_t {name}_pair_{index}_{what}_[] = {{\n{body}\n}};\n")
     if pairs:
-        pairs.append(PAIR.substitute(shared))
-    return PARTS.substitute(
+        pairs.append(c_source.PAIR.substitute(shared))
+    return c_source.PARTS.substitute(
         shared,
         knots=_lines(map(repr, knots)),
         origin=str(parts.family.origin),
@@ -263,13 +248,13 @@ def _lookup(known: ContextMap, parameters: list[str], shared: dict[str, str], pa
     contexts, own = sorted(known.curves.items()), ""
     if parts is None:
         keys = _lines(f"{{{key}u, {curve - 1}}}" for key, curve in contexts or [(0, 0)])
-        lookup = CURVE_LOOKUP.substitute(shared, **given)
+        lookup = c_source.CURVE_LOOKUP.substitute(shared, **given)
     else:
         keys = _lines(f"{{{key}u, {curve}}}" for key, curve in contexts)
-        lookup = PARTS_LOOKUP.substitute(shared, **given, **_sums(known, shared, parts))
+        lookup = c_source.PARTS_LOOKUP.substitute(shared, **given, **_sums(known, shared, parts))
     if contexts or parts is None:
-        own = OWN_CONTEXTS.substitute(shared, keys=keys)
-    return WITH_FIELDS.substitute(shared, values="\n".join(tables), own_contexts=own, lookup=lookup)
+        own = c_source.OWN_CONTEXTS.substitute(shared, keys=keys)
+    return c_source.WITH_FIELDS.substitute(shared, values="\n".join(tables), own_contexts=own, lookup=lookup)
 
 
 def _cuts(contexts: Contexts, parameters: list[str], name: str) -> str:
@@ -324,7 +309,7 @@ def _sums(known: ContextMap, shared: dict[str, str], parts: Parts) -> dict[str, 
         part = f"{name}_part_{len(parts.fields) + index}_"
         sums.append(f"    if (pair != UINT32_MAX) {name}_add_(numbers, {part}[pair]);")
     return {
-        "own": OWN_CURVE.substitute(shared) if known.curves else "",
+        "own": c_source.OWN_CURVE.substitute(shared) if known.curves else "",
         "codes": "\n".join(codes),
         "counters": "uint32_t pair;" if parts.pairs else "",
         "sums": "\n".join(sums),
