@@ -1,13 +1,12 @@
 """BayesMCNet: one monotone curve per context, fitted by empirical Bayes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from os import PathLike
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, logit, sigmoid
+from mcnet._shared.arrays import FloatArray, IntArray, logit, sigmoid
 from mcnet._shared.messages import warn
 from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
 from mcnet.bayes.misfit import Misfit, earned_share, may_earn, mixed_with_isotonic
@@ -22,14 +21,14 @@ from mcnet.bayes.rare_values import (
     without_values,
 )
 from mcnet.bayes.tempering import PeriodEvidence, cells_of
-from mcnet.calibrators.base import MOST_WEIGHT, Calibrator, FieldUse, Fitted
+from mcnet.calibrators.base import MOST_WEIGHT, FieldUse, Fitted
 from mcnet.calibrators.parameters import balanced_field_use, check_bins, check_penalties, warn_of_gaps
 from mcnet.calibrators.period_effects import PeriodBlocks
-from mcnet.calibrators.training_state import EarlierFit, TrainingState, load_with_state, predict_exactly, save_state
+from mcnet.calibrators.training_state import EarlierFit, TrainedCalibrator, TrainingState
 from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import believable
-from mcnet.errors import InputError, NotSupportedError
+from mcnet.errors import InputError
 from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
@@ -37,7 +36,7 @@ LARGE_MEAN_WEIGHT = 10.0
 """From this mean weight on, weights are hardly numbers of rows."""
 
 
-class BayesMCNet(Calibrator):
+class BayesMCNet(TrainedCalibrator):
     """Monotone calibration with context by empirical Bayes: logit p = a_c + ∫ exp(φ₀(t) + b_c + u_c·φ(t)) dt.
 
     The derivative of every curve is positive and log-linear in the context, so the order of scores is kept by
@@ -72,6 +71,7 @@ class BayesMCNet(Calibrator):
     """
 
     method = "mcnet-bayes"
+    function_attribute = "posterior_"
     complexity = 130
     _field_advice = "leave field_aware=True, set alpha_balance > 0 to have it balanced, or leave the field out"
 
@@ -117,7 +117,7 @@ class BayesMCNet(Calibrator):
         return len(self.posterior_.panels.edges) - 1 if hasattr(self, "posterior_") else 1
 
     def _fitting(self, rows: PeriodBlocks | None = None) -> Callable[[Sketch], Fitted]:
-        earlier = EarlierFit.of(self, "posterior_") if self.warm_start else None
+        earlier = self._earlier()
         return lambda sketch: self._solve(sketch, earlier, rows)
 
     def _fit_periods(self, rows: PeriodBlocks) -> dict[str, float]:
@@ -125,66 +125,7 @@ class BayesMCNet(Calibrator):
         learnt: dict[str, float] = self.__dict__.pop("_learnt", {})
         return learnt
 
-    def predict(
-        self,
-        scores: Any,
-        field: Any = None,
-        *,
-        codes: Any = None,
-        score_type: ScoreType | None = None,
-        exact: bool = False,
-    ) -> FloatArray:
-        """Return the calibrated probability of each score, float64 inside (0, 1).
-
-        Parameters
-        ----------
-        scores, field, codes, score_type : as in `Calibrator.predict`.
-        exact : ask the posterior mode itself, not its compiled curve.
-
-        Returns
-        -------
-        array : one probability per score.
-        """
-        if not exact:
-            return super().predict(scores, field, codes=codes, score_type=score_type)
-        return predict_exactly(self._fitted(), self._posterior_mode, scores, field, codes, score_type)
-
-    def save(self, path: str | PathLike[str], *, training_state: bool = False) -> None:
-        """Save the fitted model as JSON; `mcnet.load` restores it for serving.
-
-        Parameters
-        ----------
-        path : the model file.
-        training_state : also write the posterior, beside the model, from which `resume` continues (needs the extra
-            `networks`).
-        """
-        super().save(path)
-        if training_state:
-            save_state(path, self._training_state())
-
-    @classmethod
-    def resume(cls, path: str | PathLike[str]) -> Self:
-        """Restore the fitted calibrator that `save(path, training_state=True)` wrote.
-
-        Parameters
-        ----------
-        path : the model file; its training state lies beside it.
-
-        Returns
-        -------
-        BayesMCNet : the fitted calibrator; with `warm_start` its next fit continues from it.
-        """
-        model, state = load_with_state(path, cls.method)
-        # A prior of one's own is code, which a file does not have.
-        restored = cls(**{**model.parameters, "prior": None})
-        restored.model_ = model
-        restored.pooled_values_ = model.provenance.get("pooled_values", {})
-        restored.left_out_fields_ = tuple(model.provenance.get("left_out_fields", ()))
-        restored._restore_training(state)
-        return restored
-
     def _training_state(self) -> TrainingState:
-        """Return what the fit left behind besides the model."""
         self._fitted()
         if not hasattr(self, "posterior_"):
             return TrainingState({}, {"constant_because": self.constant_because_})
@@ -192,7 +133,8 @@ class BayesMCNet(Calibrator):
         return TrainingState(self.posterior_.arrays(), about)
 
     def _restore_training(self, state: TrainingState) -> None:
-        """Take over what `_training_state` returned."""
+        self.pooled_values_ = self.model_.provenance.get("pooled_values", {})
+        self.left_out_fields_ = tuple(self.model_.provenance.get("left_out_fields", ()))
         if "constant_because" in state.about:
             self.constant_because_ = state.about["constant_because"]
             return
@@ -200,12 +142,18 @@ class BayesMCNet(Calibrator):
         self.compiled_error_ = state.about["compiled_error"]
         self.isotonic_share_ = state.about["isotonic_share"]
 
+    @classmethod
+    def _from_plain(cls, parameters: Mapping[str, Any]) -> Self:
+        # A prior of one's own is code, which a file does not have.
+        return super()._from_plain({**parameters, "prior": None})
+
     # -- shared steps -------------------------------------------------------------------------------------------
 
-    def _posterior_mode(self, scores: FloatArray, codes: IntArray) -> FloatArray:
-        """Return the probabilities of the posterior mode itself."""
-        if not hasattr(self, "posterior_"):
-            raise NotSupportedError(f"this fit is a constant ({self.constant_because_}): its uncertainty is not known")
+    @property
+    def _one_curve(self) -> bool:
+        return not self.field_aware
+
+    def _exact(self, scores: FloatArray, codes: IntArray) -> FloatArray:
         # A model that serves every context by its own curve is saved without its family.
         limit, logits = belief_limit(self._fitted().total_weight), logit(scores)
         return sigmoid(believable(self.posterior_.calibrate(codes, logits), logits, limit))
@@ -220,14 +168,6 @@ class BayesMCNet(Calibrator):
         share = self.isotonic_share
         if share != "auto" and not (isinstance(share, int | float) and 0.0 <= share <= 1.0):
             raise InputError(f"isotonic_share is {share!r}; it must be 'auto' or a number from 0 to 1")
-
-    def _learns_from_one_score(self, has_fields: bool) -> bool:
-        return has_fields and self.field_aware
-
-    def _constant(self, sketch: Sketch) -> Fitted:
-        if self.field_aware:
-            return super()._constant(sketch)
-        return replace(super()._constant(sketch.pooled()), balanced_by=sketch.contexts.names)
 
     def _solve(self, sketch: Sketch, earlier: EarlierFit | None, rows: PeriodBlocks | None = None) -> Fitted:
         """Find the maximum of the posterior and compile its curves."""
@@ -299,7 +239,7 @@ class BayesMCNet(Calibrator):
             contexts,
             family,
             isotonic_share=self.isotonic_share_,
-            balanced_by=() if self.field_aware else sketch.contexts.names,
+            balanced_by=self._balanced_by(sketch),
             # The level of the time to come differs from the fitted one by the same variance again.
             uncertainty=FitUncertainty(self.posterior_, family, coming, misfit.variance),
             history=history,

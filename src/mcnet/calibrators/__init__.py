@@ -5,5 +5,5 @@
   isotonic, SIR), `per_field` (Platt with shrunken offsets, any method per context). `mcnet.bayes` and `mcnet.networks`
   have the others.
 - `parameters`: their checks, and one-class warnings. `period_effects`: rows of one period that are not independent.
-  `training_state`: training that continues.
+  `training_state`: calibrators that keep the function they fitted, and training that continues.
 """

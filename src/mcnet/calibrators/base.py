@@ -507,3 +507,8 @@ class Calibrator(Estimator):
     def _plain_parameters(self) -> dict[str, Any]:
         """Return the constructor arguments as JSON-able values."""
         return {name: plain_value(value) for name, value in self.get_params(deep=False).items()}
+
+    @classmethod
+    def _from_plain(cls, parameters: Mapping[str, Any]) -> Self:
+        """Return an unfitted calibrator with the parameters of a model file, where tuples have become lists."""
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in parameters.items()})

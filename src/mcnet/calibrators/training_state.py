@@ -3,10 +3,10 @@
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType
 from mcnet._shared.files import whole_file
 from mcnet._shared.messages import need_extra
-from mcnet.calibrators.base import Calibrator
+from mcnet.calibrators.base import Calibrator, Fitted
 from mcnet.errors import FileFormatError, InputError, NotSupportedError
 from mcnet.model.model import FIELD_ADVICE, CalibrationModel
 from mcnet.model.model_file import read_model
@@ -114,7 +114,7 @@ def _model_checksum(path: str | PathLike[str]) -> str:
     return str(document["checksum"])
 
 
-# Continuing from an earlier fit: what a warm start keeps, and what it needs of the next sketch.
+# Calibrators that keep the function they fitted: it is asked itself, saved beside the model, and continued from.
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,6 @@ class EarlierFit:
     fit: Any
     """What the calibrator kept of it: a network, or a posterior."""
 
-    @staticmethod
-    def of(calibrator: Calibrator, attribute: str) -> "EarlierFit | None":
-        """Return the earlier fit of a calibrator, kept in one of its attributes; None where there is none."""
-        fit = vars(calibrator).get(attribute)
-        return None if fit is None else EarlierFit(calibrator.model_.contexts, fit)
-
     def aligned(self, sketch: Sketch) -> Sketch:
         """Return the sketch with its fields and their values in the order of the earlier fit, new values last."""
         sketch = in_field_order(sketch, self.contexts.names)
@@ -140,7 +134,109 @@ class EarlierFit:
         return value_order_of(self.contexts, sketch)
 
 
-# Probabilities of the fitted function itself, not of its compiled curve.
+class TrainedCalibrator(Calibrator):
+    """A calibrator that keeps the function behind its curves."""
+
+    function_attribute: ClassVar[str]
+    """The attribute that has the fitted function; there is none after a fit that is a constant."""
+
+    warm_start: bool
+
+    def predict(
+        self,
+        scores: Any,
+        field: Any = None,
+        *,
+        codes: Any = None,
+        score_type: ScoreType | None = None,
+        exact: bool = False,
+    ) -> FloatArray:
+        """Return the calibrated probability of each score, float64 inside (0, 1).
+
+        Parameters
+        ----------
+        scores, field, codes, score_type : as in `Calibrator.predict`.
+        exact : ask the fitted function itself, not its compiled curve.
+
+        Returns
+        -------
+        array : one probability per score.
+        """
+        if not exact:
+            return super().predict(scores, field, codes=codes, score_type=score_type)
+        model = self._fitted()
+        if not hasattr(self, self.function_attribute):
+            raise NotSupportedError(
+                f"this fit is a constant ({self.constant_because_}): there is no function behind its curve"
+            )
+        return predict_exactly(model, self._exact, scores, field, codes, score_type)
+
+    def save(self, path: str | PathLike[str], *, training_state: bool = False) -> None:
+        """Save the fitted model as JSON; `mcnet.load` restores it for serving.
+
+        Parameters
+        ----------
+        path : the model file.
+        training_state : also write the fitted function, beside the model, from which `resume` continues (needs the
+            extra `networks`).
+        """
+        super().save(path)
+        if training_state:
+            save_state(path, self._training_state())
+
+    @classmethod
+    def resume(cls, path: str | PathLike[str]) -> Self:
+        """Restore the fitted calibrator that `save(path, training_state=True)` wrote.
+
+        Parameters
+        ----------
+        path : the model file; its training state lies beside it.
+
+        Returns
+        -------
+        calibrator : of this class, fitted; with `warm_start` its next fit continues from it.
+        """
+        model, state = load_with_state(path, cls.method)
+        restored = cls._from_plain(model.parameters)
+        restored.model_ = model
+        restored._restore_training(state)
+        return restored
+
+    # -- what a method fills in ---------------------------------------------------------------------------------
+
+    @property
+    def _one_curve(self) -> bool:
+        """Whether one curve serves all rows, and a field matters to the balance term alone."""
+        return False
+
+    def _exact(self, scores: FloatArray, codes: IntArray) -> FloatArray:
+        """Return the fitted function at scores with these field codes."""
+        raise NotImplementedError
+
+    def _training_state(self) -> TrainingState:
+        """Return what the fit left behind besides the model."""
+        raise NotImplementedError
+
+    def _restore_training(self, state: TrainingState) -> None:
+        """Take over what `_training_state` returned, once the model is there."""
+        raise NotImplementedError
+
+    # -- shared steps -------------------------------------------------------------------------------------------
+
+    def _earlier(self) -> EarlierFit | None:
+        """Return the earlier fit that the next one continues from; None without one, or without a warm start."""
+        fit = vars(self).get(self.function_attribute) if self.warm_start else None
+        return None if fit is None else EarlierFit(self.model_.contexts, fit)
+
+    def _balanced_by(self, sketch: Sketch) -> tuple[str, ...]:
+        return sketch.contexts.names if self._one_curve else ()
+
+    def _constant(self, sketch: Sketch) -> Fitted:
+        constant = super()._constant(sketch.pooled() if self._one_curve else sketch)
+        return replace(constant, balanced_by=self._balanced_by(sketch))
+
+    def _learns_from_one_score(self, has_fields: bool) -> bool:
+        return has_fields and not self._one_curve
 
 
 def predict_exactly(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -10,12 +9,11 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import PROBABILITY_FLOOR, FloatArray, IntArray, ScoreType, logit, sigmoid
 from mcnet._shared.messages import need_extra
-from mcnet.calibrators.base import Calibrator, Fitted
+from mcnet.calibrators.base import Fitted
 from mcnet.calibrators.parameters import warn_of_gaps
 from mcnet.calibrators.parametric import fit_logistic
-from mcnet.calibrators.training_state import EarlierFit, TrainingState, load_with_state, predict_exactly, save_state
+from mcnet.calibrators.training_state import EarlierFit, TrainedCalibrator, TrainingState
 from mcnet.curves.curves import Curves
-from mcnet.errors import NotSupportedError
 from mcnet.model.model import CalibrationModel
 from mcnet.networks.training_points import (
     EncodedFeatures,
@@ -103,7 +101,7 @@ class FitRows:
 # The base class of calibrators whose function is trained: compiling, exact prediction, training state.
 
 
-class NetworkCalibrator(Calibrator):
+class NetworkCalibrator(TrainedCalibrator):
     """A calibrator whose function is trained; it serves the compiled curves and keeps the function as `network_`.
 
     `order_violations_` tells by how much, at most, the order guarantee had to move a probability (with
@@ -111,81 +109,16 @@ class NetworkCalibrator(Calibrator):
     """
 
     field_use = "optional"
+    function_attribute = "network_"
     network_: Any
     order_violations_: float
 
     guarantee: bool
-    warm_start: bool
 
     @property
     def monotone(self) -> bool:  # type: ignore[override]
         """Whether the curves are guaranteed not to fall."""
         return self.guarantee
-
-    def predict(
-        self,
-        scores: Any,
-        field: Any = None,
-        *,
-        codes: Any = None,
-        score_type: ScoreType | None = None,
-        exact: bool = False,
-    ) -> FloatArray:
-        """Return the calibrated probability of each score, float64 inside (0, 1).
-
-        Parameters
-        ----------
-        scores, field, codes, score_type : as in `Calibrator.predict`.
-        exact : ask the trained function itself, not its compiled curve.
-
-        Returns
-        -------
-        array : one probability per score.
-        """
-        if not exact:
-            return super().predict(scores, field, codes=codes, score_type=score_type)
-        model = self._fitted()
-        if not hasattr(self, "network_"):
-            raise NotSupportedError(
-                f"this fit is a constant ({self.constant_because_}): there is no function behind its curve"
-            )
-        return predict_exactly(model, self._exact, scores, field, codes, score_type)
-
-    def _exact(self, scores: FloatArray, codes: IntArray) -> FloatArray:
-        """Return the trained function at scores with these field codes."""
-        result: FloatArray = self.network_.predict(logit(scores), codes)
-        return result
-
-    def save(self, path: str | PathLike[str], *, training_state: bool = False) -> None:
-        """Save the fitted model as JSON; `mcnet.load` restores it for serving.
-
-        Parameters
-        ----------
-        path : the model file.
-        training_state : also write the trained function, beside the model, from which `resume` continues (needs the
-            extra `networks`).
-        """
-        super().save(path)
-        if training_state:
-            save_state(path, self._training_state())
-
-    @classmethod
-    def resume(cls, path: str | PathLike[str]) -> Self:
-        """Restore the fitted calibrator that `save(path, training_state=True)` wrote.
-
-        Parameters
-        ----------
-        path : the model file; its training state lies beside it.
-
-        Returns
-        -------
-        calibrator : of this class, fitted; with `warm_start` its next fit continues from it.
-        """
-        model, state = load_with_state(path, cls.method)
-        restored = cls(**cls._parameters_from_plain(model.parameters))
-        restored.model_ = model
-        restored._restore_training(state)
-        return restored
 
     def prepare(self) -> Self:
         """Load torch where the method needs it, so that a first fit is not timed with it.
@@ -205,11 +138,6 @@ class NetworkCalibrator(Calibrator):
         """Return the function trained on a sketch, from the function of an earlier fit if there is one."""
         raise NotImplementedError
 
-    @property
-    def _one_curve(self) -> bool:
-        """Whether one curve serves all rows, and a field matters to the balance term alone."""
-        return False
-
     def _function_state(self, function: Any) -> TrainingState:
         """Return a trained function of this method as arrays and a description."""
         return TrainingState(function.state(), function.description())
@@ -222,7 +150,7 @@ class NetworkCalibrator(Calibrator):
 
     def _fitting(self, train: Callable[[Sketch, Any], TrainedFunction] | None = None) -> Callable[[Sketch], Fitted]:
         """Fit by training: `train(sketch, earlier network or None)` returns the trained function; by default _train."""
-        earlier = EarlierFit.of(self, "network_") if self.warm_start else None
+        earlier = self._earlier()
         return lambda sketch: self._trained(sketch, train or self._train, earlier)
 
     def _trained(
@@ -238,19 +166,15 @@ class NetworkCalibrator(Calibrator):
         self.order_violations_ = projection.largest
         return Fitted(curves, contexts, balanced_by=self._balanced_by(sketch))
 
-    def _balanced_by(self, sketch: Sketch) -> tuple[str, ...]:
-        return sketch.contexts.names if self._one_curve else ()
-
     def _constant(self, sketch: Sketch) -> Fitted:
         self.order_violations_ = 0.0
-        constant = super()._constant(sketch.pooled() if self._one_curve else sketch)
-        return replace(constant, balanced_by=self._balanced_by(sketch))
+        return super()._constant(sketch)
 
-    def _learns_from_one_score(self, has_fields: bool) -> bool:
-        return has_fields and not self._one_curve
+    def _exact(self, scores: FloatArray, codes: IntArray) -> FloatArray:
+        result: FloatArray = self.network_.predict(logit(scores), codes)
+        return result
 
     def _training_state(self) -> TrainingState:
-        """Return what the fit left behind besides the model."""
         about: dict[str, Any] = {"order_violations": self.order_violations_}
         if not hasattr(self, "network_"):
             return TrainingState({}, about | {"constant_because": self.constant_because_})
@@ -258,17 +182,11 @@ class NetworkCalibrator(Calibrator):
         return TrainingState(arrays, about | {"network": description})
 
     def _restore_training(self, state: TrainingState) -> None:
-        """Take over what `_training_state` returned."""
         self.order_violations_ = state.about["order_violations"]
         if "constant_because" in state.about:
             self.constant_because_ = state.about["constant_because"]
         else:
             self.network_ = self._restored_function(TrainingState(state.arrays, state.about["network"]))
-
-    @classmethod
-    def _parameters_from_plain(cls, plain: dict[str, Any]) -> dict[str, Any]:
-        """Return constructor arguments from those of a model file, where tuples have become lists."""
-        return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
 
 
 # A calibration function and a network on features that adds to it: p = σ(level + slope·F(l, c) + aux(x)).
