@@ -62,6 +62,8 @@ def test_a_constant_is_resumed_as_the_constant_it_is(kind, tmp_path):
     fitted.save(tmp_path / "model.json", training_state=True)
     resumed = type(fitted).resume(tmp_path / "model.json")
     assert resumed.constant_because_ == "every row is negative"
+    with pytest.raises(mcnet.NotSupportedError, match="no function behind its curve"):
+        resumed.predict(SCORES, exact=True)
     np.testing.assert_array_equal(resumed.predict(SCORES), fitted.predict(SCORES))
 
 

@@ -11,7 +11,19 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss, roc_auc_score
 
 import mcnet
-from mcnet import AdaCalib, BayesMCNet, CalibrationWarning, InputError, MCNet, NeuCalib, NotSupportedError, WithFeatures
+from mcnet import (
+    AdaCalib,
+    BayesMCNet,
+    CalibrationWarning,
+    InputError,
+    MCNet,
+    NeuCalib,
+    NotSupportedError,
+    PerField,
+    Platt,
+    WithFeatures,
+)
+from mcnet.bayes.prior import EmpiricalBayes
 from mcnet.export.targets import export_model
 from mcnet.networks import with_features as joint_training
 from mcnet.networks.training_points import FeatureEncoding
@@ -208,6 +220,19 @@ def test_a_classical_method_takes_features_too(train, test, epochs, tmp_path):
     fitted.save(tmp_path / "model.json")
     resumed = WithFeatures.resume(tmp_path / "model.json")
     np.testing.assert_allclose(resumed.predict(test.score, features=test.features), p, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "inner", [PerField(Platt(smooth_targets=True), shrinkage=10.0), BayesMCNet(prior=EmpiricalBayes())]
+)
+def test_a_resumed_calibrator_can_be_fitted_again(inner, train, epochs, tmp_path):
+    epochs(1)
+    fitted = WithFeatures(inner).fit(train.score, train.label, field=train.field, features=train.features, **IDS)
+    fitted.save(tmp_path / "model.json")
+    resumed = WithFeatures.resume(tmp_path / "model.json")
+    expected = inner if isinstance(inner, PerField) else BayesMCNet()  # a prior of one's own is in no file
+    assert repr(resumed.calibrator) == repr(expected)
+    resumed.fit(train.score, train.label, field=train.field, features=train.features, **IDS)
 
 
 def test_the_schedule_is_told(fits):

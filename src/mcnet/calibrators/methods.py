@@ -5,6 +5,7 @@ method whose library is not installed is known all the same.
 """
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -94,7 +95,7 @@ def calibrator_class(name: str) -> type[Calibrator]:
     known = methods()
     if not isinstance(name, str):
         raise InputError(f"a method is named by a text, not by {name!r}; the methods are {', '.join(known)}")
-    if isinstance(name, str) and name in VARIANTS:
+    if name in VARIANTS:
         method, parameters = VARIANTS[name]
         settings = ", ".join(f"{key}={value}" for key, value in parameters.items())
         raise InputError(f"{name} is the method {method} with {settings}; a method without parameters is needed here")
@@ -136,6 +137,12 @@ def calibrator(name: str, **parameters: Any) -> Calibrator:
     if unknown:
         raise InputError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}")
     return result(**parameters)
+
+
+def restored_calibrator(plain: Mapping[str, Any]) -> Calibrator:
+    """Return the unfitted calibrator inside another, whose method and parameters a model file has."""
+    parameters = dict(plain)
+    return calibrator_class(parameters.pop("method"))._from_plain(parameters)
 
 
 def default_parameters(method: str) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """Methods with a curve per context: shrunken offsets, Platt scaling with shrunken lines, and any method per context."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
 from mcnet._shared.arrays import CodeArray, FloatArray, log_loss_sum, logit, sigmoid, sums_by
 from mcnet.calibrators.base import Calibrator, Fitted
-from mcnet.calibrators.methods import calibrator
+from mcnet.calibrators.methods import calibrator, restored_calibrator
 from mcnet.calibrators.parameters import clone
 from mcnet.calibrators.parametric import fit_logistic, fit_offset, level_uncertainty
 from mcnet.curves.compile import compile_functions
@@ -75,6 +77,13 @@ class PerField(Calibrator):
     def monotone(self) -> bool:  # type: ignore[override]
         """Whether the inner method is monotone."""
         return self._inner().monotone
+
+    @classmethod
+    def _from_plain(cls, parameters: Mapping[str, Any]) -> Self:
+        inner = parameters["inner"]
+        return super()._from_plain(
+            {**parameters, "inner": restored_calibrator(inner) if isinstance(inner, Mapping) else inner}
+        )
 
     def _inner(self) -> Calibrator:
         return clone(self.inner) if isinstance(self.inner, Calibrator) else calibrator(self.inner)

@@ -13,8 +13,15 @@ from mcnet._shared.messages import need_extra, warn
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.calibrators.base import Calibrator
 from mcnet.calibrators.methods import calibrator as registered
+from mcnet.calibrators.methods import restored_calibrator
 from mcnet.calibrators.parameters import clone
-from mcnet.calibrators.training_state import TrainingState, load_with_state, predict_exactly, save_state
+from mcnet.calibrators.training_state import (
+    TrainedCalibrator,
+    TrainingState,
+    load_with_state,
+    predict_exactly,
+    save_state,
+)
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.networks.calibrator import FeatureModel, FitRows, NetworkCalibrator
 from mcnet.networks.training_points import TrainedFunction, as_codes, check_device, check_seed, compiled_curves
@@ -360,7 +367,7 @@ class WithFeatures(Calibrator):
         """
         self._fitted().save(path)
         inner = TrainingState({}, {})
-        if hasattr(self.calibrator_, "_training_state"):
+        if isinstance(self.calibrator_, TrainedCalibrator):
             inner = self.calibrator_._training_state()
         features = self.features_.state(self.calibrator_)
         about = {
@@ -384,11 +391,9 @@ class WithFeatures(Calibrator):
         WithFeatures : the fitted calibrator.
         """
         model, state = load_with_state(path, cls.method)
-        plain = dict(model.parameters["calibrator"])
-        inner = registered(plain.pop("method"))
-        inner.set_params(**{name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()})
+        inner = restored_calibrator(model.parameters["calibrator"])
         inner.model_ = replace(model, method=inner.method, parameters=inner._plain_parameters())
-        if hasattr(inner, "_restore_training"):
+        if isinstance(inner, TrainedCalibrator):
             inner._restore_training(TrainingState(state.part("calibrator"), state.about["calibrator"]))
         restored = cls(inner, seed=model.parameters["seed"], device=model.parameters["device"])
         restored.calibrator, restored.calibrator_, restored.model_ = clone(inner), inner, model
