@@ -59,7 +59,7 @@ def main() -> None:
     contexts = torch.arange(4)[:, None]
 
     def shared(nodes: int) -> Callable[[], Tensor]:
-        rule = torch.as_tensor(bank.rule(points.numpy(), bins.numpy(), nodes), dtype=torch.float32)
+        rule = torch.as_tensor(bank.rule(nodes)(points.numpy(), bins.numpy()), dtype=torch.float32)
         at = bank.nodes(nodes)[:, None, :]
 
         def step() -> Tensor:

@@ -8,6 +8,7 @@ from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
 import mcnet
+from mcnet.calibrators.training_state import TrainingState
 from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
 from mcnet.networks.adaptive import AdaptiveConfig, fit_adaptive
@@ -111,14 +112,15 @@ def test_same_seed_same_bits_and_order_of_cells_does_not_matter(fit: BankFit, ce
 
 
 def test_state_survives_json_and_tensors(fit: BankFit) -> None:
-    restored = restore_bank(fit.state(), json.loads(json.dumps(fit.description())))
+    arrays, about = fit.state()
+    restored = restore_bank(TrainingState(arrays, json.loads(json.dumps(about))))
     grid, value = np.linspace(-8, 1, 50), np.arange(50) % 5
     np.testing.assert_allclose(restored.predict(grid, value), fit.predict(grid, value), rtol=1e-12)
     assert restored.config == fit.config
 
 
 def test_warm_start_stays_at_the_optimum_and_learns_a_new_value(fit: BankFit, cells: TrainingCells) -> None:
-    again = fit_bank(cells, warm=fit)
+    again = fit_bank(cells, fit.config, fit)
     assert again.descent.loss <= fit.descent.loss + 1e-6
     codes = np.concatenate([cells.codes, [[4]]])
     more = TrainingCells.of(
@@ -128,7 +130,7 @@ def test_warm_start_stays_at_the_optimum_and_learns_a_new_value(fit: BankFit, ce
         np.append(cells.context, [4, 4]),
         codes,
     )
-    grown = fit_bank(more, warm=fit)
+    grown = fit_bank(more, fit.config, fit)
     assert grown.predict(np.array([-4.0, -3.0]), np.array([4, 4])) == pytest.approx([0.06, 0.14], rel=0.05)
     with pytest.raises(InputError, match="architecture"):
         fit_bank(cells, BankConfig(), warm=fit)

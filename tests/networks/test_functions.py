@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.special import expit
 
+from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
 from mcnet.networks.adaptive import AdaptiveConfig, AdaptiveFit, fit_adaptive, restore_adaptive
 from mcnet.networks.bank import (
@@ -64,7 +65,8 @@ def test_adaptive_choice_of_bins_receives_a_gradient(adaptive: AdaptiveFit) -> N
 
 
 def test_adaptive_fit_survives_storage_and_pools_unseen_values(adaptive: AdaptiveFit, cells: TrainingCells) -> None:
-    again = restore_adaptive(adaptive.state(), json.loads(json.dumps(adaptive.description())))
+    arrays, about = adaptive.state()
+    again = restore_adaptive(TrainingState(arrays, json.loads(json.dumps(about))))
     codes = np.arange(len(cells.logit)) % 6 - 1
     np.testing.assert_allclose(again.predict(cells.logit, codes), adaptive.predict(cells.logit, codes), rtol=1e-12)
     pooled = adaptive.predict(cells.logit, np.full(len(cells.logit), 77))

@@ -78,7 +78,7 @@ def test_shared_integrals_equal_a_quadrature_a_row(lower, share_embedding, combi
     context = bank.embed(codes)
     bias = bank.offset_and_scale(codes, context)
     derivative = bank.derivative(bank.nodes(32)[:, None, :], context)
-    rule = torch.as_tensor(bank.rule(points, bins.numpy(), 32))
+    rule = torch.as_tensor(bank.rule(32)(points, bins.numpy()))
     at = (bins, torch.arange(60))
     area = (rule * derivative[at]).sum(-1)
     found = bank.origin[bins] + bias[at][:, 0] + bias[at][:, 1].exp() * area

@@ -2,10 +2,10 @@
 
 import copy
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import accumulate, pairwise
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, sigmoid
+from mcnet.calibrators.training_state import TrainingState
 from mcnet.networks.bank import BankFit, BankOnSharedNodes, LineFunction, interpolate, order_violation
 from mcnet.networks.baselines import LinePlot
 from mcnet.networks.objective import (
@@ -22,8 +23,8 @@ from mcnet.networks.objective import (
     log_loss_from_probabilities,
     order_loss,
 )
-from mcnet.networks.optimise import Descent, Progress, Schedule, Step, descend
-from mcnet.networks.training import RowFunction
+from mcnet.networks.optimise import Descent, Schedule, Step, descend
+from mcnet.networks.training import RowFunction, training_state, with_arrays
 from mcnet.networks.training_points import TrainedFunction, TrainingCells, as_codes, pad_cells, with_unseen
 
 # What AdaCalib observes at its knots: where they lie, how many rows and positives are around them.
@@ -69,6 +70,12 @@ def _levels(values: FloatArray, levels: int) -> NDArray[np.int64]:
     return np.searchsorted(cuts, values, side="right").astype(np.int64)
 
 
+def _parts(candidates: tuple[int, ...]) -> list[slice]:
+    """Return where the knots of each candidate number of bins lie among those of all, side by side."""
+    ends = list(accumulate(n + 1 for n in candidates))
+    return [slice(start, end) for start, end in pairwise([0, *ends])]
+
+
 def node_statistics(
     cells: TrainingCells, candidates: tuple[int, ...], levels: int, keys: NDArray[np.int64], pooled: int
 ) -> NodeStatistics:
@@ -85,17 +92,14 @@ def node_statistics(
         index = order[starts[c] : starts[c + 1]] if mass[c] > 0 else everything
         points, weight, positives = cells.logit[index], cells.weight[index], cells.positives[index]
         rarer = min(positives.sum(), (weight - positives).sum())
-        at = 0
-        for i, n in enumerate(candidates):
-            part = slice(at, at + n + 1)
+        for i, (n, part) in enumerate(zip(candidates, _parts(candidates), strict=True)):
             knots[c, part] = _quantiles(points, weight, n)
-            where = np.searchsorted(knots[c, at + 1 : at + n], points, side="right")
+            where = np.searchsorted(knots[c, part][1:-1], points, side="right")
             total = _around(np.bincount(where, weights=weight, minlength=n).astype(np.float64))
             hits = _around(np.bincount(where, weights=positives, minlength=n).astype(np.float64))
             odds[c, part] = np.log((hits + 0.5) / (total - hits + 0.5))
             size[c, part] = np.log1p(total)
             allowed[c, i] = n == min(candidates) or rarer >= n
-            at += n + 1
     log_mass = np.log1p(mass)
     spread = log_mass.std()
     return NodeStatistics(
@@ -136,18 +140,6 @@ class AdaptiveConfig:
     cells: int = 192
     seed: int = 0
     device: str = "cpu"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the configuration as plain values, ready for JSON."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "AdaptiveConfig":
-        """Return the configuration that `to_dict` described."""
-        known = {**values, "candidates": tuple(values["candidates"])}
-        known["penalties"] = Penalties(**known["penalties"])
-        known["schedule"] = Schedule(**known["schedule"])
-        return cls(**known)
 
 
 class AdaptiveFunction(nn.Module):
@@ -212,21 +204,13 @@ class AdaptiveFunction(nn.Module):
 
     def candidates(self, points: Tensor, context: Tensor, values: Tensor) -> Tensor:
         """Return logits `[candidates, C', P]` for points `[C', P]` that belong to contexts `[C']`."""
-        knots, at, found = self.get_buffer("knots")[context], 0, []
-        for n in self.config.candidates:
-            part = slice(at, at + n + 1)
-            found.append(interpolate(knots[:, part], values[context][:, part], points))
-            at += n + 1
-        return torch.stack(found)
+        knots, parts = self.get_buffer("knots")[context], _parts(self.config.candidates)
+        return torch.stack([interpolate(knots[:, part], values[context][:, part], points) for part in parts])
 
     def falls(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return pairs of neighbouring values that must not fall."""
-        at, before, after = 0, [], []
-        for n in self.config.candidates:
-            before.append(values[:, at : at + n])
-            after.append(values[:, at + 1 : at + n + 1])
-            at += n + 1
-        return torch.cat(before, dim=1), torch.cat(after, dim=1)
+        lines = [values[:, part] for part in _parts(self.config.candidates)]
+        return torch.cat([line[:, :-1] for line in lines], dim=1), torch.cat([line[:, 1:] for line in lines], dim=1)
 
     def order_penalty(self) -> Tensor:
         """Return how far values fall from knot to knot, over contexts and candidates."""
@@ -371,42 +355,26 @@ class AdaptiveFit:
         """Return the scores at which the function jumps: none."""
         return
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return every tensor of the function by name, as an array."""
-        return {k: v.detach().cpu().numpy().copy() for k, v in self.function.state_dict().items()}
-
-    def description(self) -> dict[str, Any]:
-        """Return what is needed besides the tensors to restore the fit, ready for JSON."""
-        return {
-            "config": self.config.to_dict(),
-            "sizes": list(self.function.sizes),
-            "descent": dataclasses.asdict(self.descent),
-            "order_loss": self.order_loss,
-        }
+    def state(self) -> TrainingState:
+        """Return every tensor of the function as an array, and what it takes to restore it."""
+        return training_state(self.function, self.function.sizes, self.config, self.descent, self.order_loss)
 
 
-def restore_adaptive(state: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> AdaptiveFit:
-    """Return the fit that `AdaptiveFit.state` and `AdaptiveFit.description` wrote down."""
-    config = AdaptiveConfig.from_dict(description["config"])
-    names = [f.name for f in dataclasses.fields(NodeStatistics)]
-    statistics = NodeStatistics(**{name: state[name] for name in names})
-    function = AdaptiveFunction(config, tuple(description["sizes"]), statistics).to(config.device)
-    function.load_state_dict({name: torch.as_tensor(array) for name, array in state.items()})
-    return AdaptiveFit(function, config, Descent(**description["descent"]), description["order_loss"])
+def restore_adaptive(state: TrainingState) -> AdaptiveFit:
+    """Return the fit that `AdaptiveFit.state` wrote down."""
+    config = msgspec.convert(state.about["config"], AdaptiveConfig)
+    statistics = NodeStatistics(**{part.name: state.arrays[part.name] for part in dataclasses.fields(NodeStatistics)})
+    function = AdaptiveFunction(config, tuple(state.about["sizes"]), statistics)
+    function = with_arrays(function, state.arrays).to(config.device)
+    return AdaptiveFit(function, config, Descent(**state.about["descent"]), state.about["order_loss"])
 
 
-def fit_adaptive(
-    cells: TrainingCells,
-    config: AdaptiveConfig | None = None,
-    warm: AdaptiveFit | None = None,
-    progress: Progress | None = None,
-) -> AdaptiveFit:
+def fit_adaptive(cells: TrainingCells, config: AdaptiveConfig, warm: AdaptiveFit | None = None) -> AdaptiveFit:
     """Train AdaCalib on weighted cells, full batch.
 
     With `warm`, knots and statistics are taken anew from the cells, while the networks continue from the
     previous fit; this needs the same contexts.
     """
-    config = config or (warm.config if warm else AdaptiveConfig())
     full = with_unseen(cells, 1.0) if cells.sizes else cells
     pooled = len(cells.codes) if cells.sizes else 0
     keys = full.codes @ np.asarray(_radix(cells.sizes)[: len(cells.sizes)], dtype=np.int64)
@@ -415,7 +383,7 @@ def fit_adaptive(
     if warm is not None:
         function.load_state_dict({**function.state_dict(), **dict(warm.function.named_parameters())})
     objective = _AdaptiveObjective(function, full, len(cells.codes))
-    descent = descend(objective, function.parameters(), config.schedule, progress)
+    descent = descend(objective, function.parameters(), config.schedule)
     _settle(function, cells)
     with torch.no_grad():
         before, after = function.falls(function.node_values()[: len(cells.codes)])

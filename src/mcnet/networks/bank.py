@@ -1,12 +1,12 @@
 """The networks of MCNet and of NeuCalib's line plot, trained on a sketch, and on rows as the paper prints it."""
 
 import copy
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -14,11 +14,21 @@ from scipy.special import expit
 from torch import Tensor, nn
 
 from mcnet._shared.arrays import FloatArray, IntArray, clip_scores
+from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
-from mcnet.networks.monotone import BankOfContexts, BankShape, MonotoneBank, Ranges
+from mcnet.networks.monotone import BankOfContexts, BankShape, Functions, MonotoneBank, Ranges, Rule
 from mcnet.networks.objective import BankObjective, Penalties, Priors, order_loss
 from mcnet.networks.optimise import Descent, Progress, Schedule, descend
-from mcnet.networks.training import RowFunction, Rows, RowSchedule, descend_on_rows
+from mcnet.networks.training import (
+    Arrays,
+    RowFunction,
+    Rows,
+    RowSchedule,
+    arrays_of,
+    descend_on_rows,
+    training_state,
+    with_arrays,
+)
 from mcnet.networks.training_points import TrainingCells, as_codes, midpoint_edges, pad_cells, with_unseen
 from mcnet.rows.contexts import distinct_contexts
 
@@ -101,20 +111,6 @@ class BankConfig:
     seed: int = 0
     device: str = "cpu"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the configuration as plain values, ready for JSON."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "BankConfig":
-        """Return the configuration that `to_dict` described."""
-        known = dict(values)
-        known["shape"] = BankShape(**{**known["shape"], "hidden": tuple(known["shape"]["hidden"])})
-        known["priors"] = Priors(**known["priors"])
-        known["penalties"] = Penalties(**known["penalties"])
-        known["schedule"] = Schedule(**known["schedule"])
-        return cls(**known)
-
 
 def affordable_bins(weight: float, positives: float, config: BankConfig) -> int:
     """Return as many bins as are wanted, but no more than keep enough rows of the rarer class in each."""
@@ -170,7 +166,7 @@ class BankFit:
         bins = np.searchsorted(self.bank.edges.cpu().numpy(), points, side="right").astype(np.int64)
         result = np.empty(len(points))
         if self.bank.network.has_value:
-            bank = _in_double(self.bank)
+            bank = copy.deepcopy(self.bank).double()
             for start in range(0, len(points), 8192):
                 rows = slice(start, start + 8192)
                 parts = (torch.as_tensor(x[rows], device=bank.left.device) for x in (points, bins, table))
@@ -180,10 +176,11 @@ class BankFit:
         nodes = nodes or _NODES_TO_PREDICT[self.bank.shape.activation]
         contexts, context = distinct_contexts(table)
         derivative, offset, scale = self._at_nodes(contexts, nodes)
+        rule = self.bank.rule(nodes)
         for part in range(0, len(points), 65536):
             rows = slice(part, part + 65536)
             k, c = bins[rows], context[rows]
-            area = np.einsum("ij,ij->i", self.bank.rule(points[rows], k, nodes), derivative[k, c])
+            area = np.einsum("ij,ij->i", rule(points[rows], k), derivative[k, c])
             result[rows] = offset[k, c] + scale[k, c] * area
         return result
 
@@ -205,13 +202,10 @@ class BankFit:
 
     @torch.no_grad()
     def _at_nodes(self, contexts: NDArray[np.int64], count: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        bank = _in_double(self.bank)
-        codes = torch.as_tensor(contexts, device=bank.left.device)
-        context = bank.embed(codes)
-        bias = bank.offset_and_scale(codes, context)
-        derivative = bank.derivative(bank.nodes(count)[:, None, :], context)
-        offset = bias[..., 0] + bank.origin[:, None]
-        return derivative.cpu().numpy(), offset.cpu().numpy(), bias[..., 1].exp().cpu().numpy()
+        bank = copy.deepcopy(self.bank).double()
+        functions = bank.at_nodes(bank.nodes(count)[:, None, :], torch.as_tensor(contexts, device=bank.left.device))
+        derivative, offset, scale = (values.cpu().numpy() for values in functions)
+        return derivative, offset, scale
 
     def kinks(self) -> None:
         """Return the scores at which the function has kinks: none, it is smooth inside a bin."""
@@ -222,45 +216,27 @@ class BankFit:
         edges: FloatArray = self.bank.edges.cpu().numpy().astype(np.float64)
         return np.asarray(expit(edges)) if self.bank.shape.space == "logit" else edges
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return every tensor of the bank by name, as an array."""
-        return {k: v.detach().cpu().numpy().copy() for k, v in self.bank.state_dict().items()}
-
-    def description(self) -> dict[str, Any]:
-        """Return what is needed besides the tensors to restore the bank, ready for JSON."""
-        return {
-            "config": self.config.to_dict(),
-            "sizes": list(self.bank.sizes),
-            "order_loss": self.order_loss,
-            "descent": dataclasses.asdict(self.descent),
-        }
+    def state(self) -> TrainingState:
+        """Return every tensor of the bank as an array, and what it takes to restore it."""
+        return training_state(self.bank, self.bank.sizes, self.config, self.descent, self.order_loss)
 
 
-def _in_double(bank: MonotoneBank) -> MonotoneBank:
-    double = MonotoneBank(bank.shape, bank.sizes, _ranges_of(bank)).to(bank.left.device).double()
-    double.load_state_dict(bank.state_dict())
-    return double
+def restore_bank(state: TrainingState) -> BankFit:
+    """Return the fit that `BankFit.state` wrote down."""
+    config = msgspec.convert(state.about["config"], BankConfig)
+    bank = _bank_of(config.shape, tuple(state.about["sizes"]), state.arrays).to(config.device)
+    return BankFit(bank, config, Descent(**state.about["descent"]), state.about["order_loss"])
 
 
-def _ranges_of(bank: MonotoneBank) -> Ranges:
-    edges, left, right, shift, stretch = (
-        x.cpu().numpy() for x in (bank.edges, bank.left, bank.right, bank.shift, bank.stretch)
-    )
-    return Ranges(edges, left, right, shift, stretch)
-
-
-def restore_bank(state: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> BankFit:
-    """Return the bank that `BankFit.state` and `BankFit.description` wrote down."""
-    config = BankConfig.from_dict(description["config"])
-    ranges = Ranges(*(state[name] for name in ("edges", "left", "right", "shift", "stretch")))
-    bank = MonotoneBank(config.shape, tuple(description["sizes"]), ranges).to(config.device)
-    bank.load_state_dict({name: torch.as_tensor(array) for name, array in state.items()})
-    return BankFit(bank, config, Descent(**description["descent"]), description["order_loss"])
+def _bank_of(shape: BankShape, sizes: tuple[int, ...], arrays: Arrays) -> MonotoneBank:
+    """Return the bank of these tensors, given as arrays by name."""
+    ranges = Ranges(*(arrays[name] for name in ("edges", "left", "right", "shift", "stretch")))
+    return with_arrays(MonotoneBank(shape, sizes, ranges), arrays)
 
 
 def fit_bank(
     cells: TrainingCells,
-    config: BankConfig | None = None,
+    config: BankConfig,
     warm: BankFit | None = None,
     progress: Progress | None = None,
 ) -> BankFit:
@@ -269,8 +245,7 @@ def fit_bank(
     The cost depends on bins, contexts and nodes, not on the number of rows or cells. With `warm`, training
     continues from a previous fit: its bins and weights are kept, and a field may have gained values since.
     """
-    config = config or (warm.config if warm else BankConfig())
-    points = cells.logit if config.shape.space == "logit" else expit(cells.logit)
+    points = points_in(config.shape.space, cells.logit)
     if warm is None:
         ranges = place_bins(points, cells.weight, cells.positives, config)
         bank = MonotoneBank(config.shape, cells.sizes, ranges, config.seed)
@@ -290,9 +265,8 @@ def fit_bank(
 def _objective(bank: MonotoneBank, cells: TrainingCells, config: BankConfig, points: int, nodes: int) -> BankObjective:
     """Return the loss on at most so many points per bin and context, with so many nodes in each half of a bin."""
     full = with_unseen(cells, config.unseen)
-    at = full.logit if config.shape.space == "logit" else expit(full.logit)
-    ends = {"left": bank.left.cpu().numpy(), "right": bank.right.cpu().numpy()}
-    grid = dataclasses.replace(pad_cells(full, at, bank.edges.cpu().numpy(), points), **ends)
+    at = points_in(config.shape.space, full.logit)
+    grid = pad_cells(full, at, bank.edges.cpu().numpy(), points)
     terms = (config.priors, config.penalties, nodes, config.own_shapes)
     return BankObjective(bank, full, grid, len(cells.codes), *terms)
 
@@ -308,7 +282,7 @@ def _fine_cells(bank: MonotoneBank, cells: TrainingCells, config: BankConfig) ->
 @torch.no_grad()
 def order_violation(bank: MonotoneBank, codes: NDArray[np.int64], nodes: int = 16) -> float:
     """Return the paper's order loss of a bank over the contexts given: 0 when adjacent functions never cross."""
-    double = _in_double(bank)
+    double = copy.deepcopy(bank).double()
     return float(order_loss(*double.edge_values(torch.as_tensor(codes, device=bank.left.device), nodes)))
 
 
@@ -319,16 +293,14 @@ def _continued(warm: BankFit, cells: TrainingCells, config: BankConfig) -> Monot
         raise InputError("a warm start needs the architecture of the previous fit")
     if len(cells.sizes) != len(old.sizes) or any(n < m for n, m in zip(cells.sizes, old.sizes, strict=False)):
         raise InputError("a warm start needs the fields of the previous fit, with their values first")
-    bank = MonotoneBank(config.shape, cells.sizes, _ranges_of(old), config.seed)
-    state = {k: v.detach().clone() for k, v in old.state_dict().items()}
+    arrays = arrays_of(old)
     for i, (size, before) in enumerate(zip(cells.sizes, old.sizes, strict=True)):
         for name in (f"tables.{i}", f"direct.{i}"):
-            if name in state:
+            if name in arrays:
                 # A new value starts as what it was until now: an unseen one.
-                known, unseen = state[name][:, :before], state[name][:, before:]
-                state[name] = torch.cat([known, unseen.expand(-1, size - before + 1, -1)], dim=1)
-    bank.load_state_dict(state)
-    return bank
+                known, unseen = arrays[name][:, :before], arrays[name][:, before:]
+                arrays[name] = np.concatenate([known, np.repeat(unseen, size - before + 1, axis=1)], axis=1)
+    return _bank_of(config.shape, cells.sizes, arrays)
 
 
 # Train MCNet on rows as the paper prints it, with integrals that may share their nodes.
@@ -339,9 +311,6 @@ def _continued(warm: BankFit, cells: TrainingCells, config: BankConfig) -> Monot
 # alone, so rows of the same bin and context can share the nodes: the integral up to each row is a fixed linear
 # combination of the values there. The loss and its gradient are those of the row-by-row quadrature, up to the error of
 # either rule; a step takes a hundredth of the multiplications.
-
-Functions = tuple[Tensor, Tensor, Tensor]
-"""Derivative at the nodes `[K, C, n]`, offset with the lower limit, and scale `[K, C]`."""
 
 
 @dataclass
@@ -365,15 +334,15 @@ class BankOnSharedNodes(BankOfContexts):
     def _at_edges(self) -> tuple[Tensor, Tensor]:
         """Return the rules `[K − 1, 1, n]` of the integrals up to the edges, from the bin on the left and the right."""
         edges, before = self.bank.edges.cpu().numpy(), np.arange(self.bank.bins - 1)
-        left, right = (self._rule(edges, bins)[:, None, :] for bins in (before, before + 1))
+        left, right = (self._weights(edges, bins)[:, None, :] for bins in (before, before + 1))
         return left, right
 
     @cached_property
-    def _rules(self) -> Callable[[FloatArray, IntArray], FloatArray]:
-        return self.bank.rules(self.nodes)
+    def _rule(self) -> Rule:
+        return self.bank.rule(self.nodes)
 
-    def _rule(self, points: FloatArray, bins: IntArray) -> Tensor:
-        weights = self._rules(points, bins)
+    def _weights(self, points: FloatArray, bins: IntArray) -> Tensor:
+        weights = self._rule(points, bins)
         return torch.as_tensor(weights, dtype=self.bank.dtype, device=self.bank.left.device)
 
     @cached_property
@@ -387,12 +356,6 @@ class BankOnSharedNodes(BankOfContexts):
             key = key * (size + 1) + codes[:, i]
         return key
 
-    def _functions(self, contexts: Tensor) -> Functions:
-        embedded = self.bank.embed(contexts)
-        bias = self.bank.offset_and_scale(contexts, embedded)
-        derivative = self.bank.derivative(self._places, embedded)
-        return derivative, bias[..., 0] + self.bank.origin.to(bias.dtype)[:, None], bias[..., 1].exp()
-
     def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
         """Return the functions at rows."""
         bins, key = self.bank.bin_of(points), self._key(codes)
@@ -400,19 +363,19 @@ class BankOnSharedNodes(BankOfContexts):
         index = torch.searchsorted(keys, key).clamp_max(len(keys) - 1)
         if bool((keys[index] == key).all()):
             context = order[index]
-            derivative, offset, scale = self._kept = self._functions(self.contexts)
+            derivative, offset, scale = self._kept = self.bank.at_nodes(self._places, self.contexts)
         else:
             self._kept = None
             contexts, context = torch.unique(codes, dim=0, return_inverse=True)
-            derivative, offset, scale = self._functions(contexts)
-        rule = self._rule(points.detach().cpu().numpy(), bins.cpu().numpy())
+            derivative, offset, scale = self.bank.at_nodes(self._places, contexts)
+        weights = self._weights(points.detach().cpu().numpy(), bins.cpu().numpy())
         which = bins * derivative.shape[1] + context
-        area = (rule * derivative.flatten(0, 1).index_select(0, which)).sum(-1)
+        area = (weights * derivative.flatten(0, 1).index_select(0, which)).sum(-1)
         return offset.flatten().index_select(0, which) + scale.flatten().index_select(0, which) * area
 
     def order_penalty(self) -> Tensor:
         """Return the order loss over the contexts; after `at_rows`, at the parameters of that call."""
-        derivative, offset, scale = self._kept or self._functions(self.contexts)
+        derivative, offset, scale = self._kept or self.bank.at_nodes(self._places, self.contexts)
         self._kept = None
         left, right = self._at_edges
         ends = offset[:-1] + scale[:-1] * (derivative[:-1] * left).sum(-1)

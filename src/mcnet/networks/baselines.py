@@ -13,7 +13,7 @@ from mcnet.calibrators.parameters import balanced_field_use, check_beta_order, c
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
 from mcnet.networks.calibrator import NetworkCalibrator, training_cells
-from mcnet.networks.training_points import TrainedFunction, check_device, check_seed, midpoint_edges
+from mcnet.networks.training_points import TrainedFunction, check_count, check_device, check_seed, midpoint_edges
 from mcnet.sketch.sketch import Sketch
 
 # NeuCalib's isotonic line plot: one piecewise linear function of the logit, free at knots of equal mass.
@@ -58,6 +58,10 @@ class LinePlot:
     def jumps(self) -> None:
         """Return the scores at which the function jumps: none."""
         return
+
+    def state(self) -> TrainingState:
+        """Return the knots and values as arrays."""
+        return TrainingState({"knots": self.knots, "values": self.values}, {})
 
     def falls(self) -> float:
         """Return how far the values fall from knot to knot, in total."""
@@ -296,11 +300,8 @@ class NeuCalib(NetworkCalibrator):
         check_beta_order(self.beta_order)
         check_penalties(self.alpha_balance, self.balance)
 
-    def _function_state(self, function: Any) -> TrainingState:
-        return TrainingState({"knots": function.knots, "values": function.values}, {})
-
     def _restored_function(self, state: TrainingState) -> LinePlot:
-        return LinePlot(state.arrays["knots"], state.arrays["values"])
+        return LinePlot(**state.arrays)
 
 
 # AdaCalib (Wei et al., SIGIR 2022), with its objective repaired.
@@ -365,8 +366,7 @@ class AdaCalib(NetworkCalibrator):
             )
         for bins in self.candidates:
             check_bins(bins)
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise InputError(f"steps is {self.steps!r}; it must be a whole number above 0")
+        check_count("steps", self.steps)
         check_beta_order(self.beta_order)
         check_penalties(self.alpha_balance, self.balance)
         check_seed(self.seed)
@@ -389,4 +389,4 @@ class AdaCalib(NetworkCalibrator):
     def _restored_function(self, state: TrainingState) -> TrainedFunction:
         from mcnet.networks.adaptive import restore_adaptive
 
-        return restore_adaptive(state.arrays, state.about)
+        return restore_adaptive(state)

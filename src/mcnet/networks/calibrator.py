@@ -1,9 +1,10 @@
 """What the calibrators with networks share: fitting on rows or cells, and models with features."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -138,12 +139,8 @@ class NetworkCalibrator(TrainedCalibrator):
         """Return the function trained on a sketch, from the function of an earlier fit if there is one."""
         raise NotImplementedError
 
-    def _function_state(self, function: Any) -> TrainingState:
-        """Return a trained function of this method as arrays and a description."""
-        return TrainingState(function.state(), function.description())
-
     def _restored_function(self, state: TrainingState) -> TrainedFunction:
-        """Return the trained function that `_function_state` described."""
+        """Return the trained function of this method that its `state` described."""
         raise NotImplementedError
 
     # -- shared steps -------------------------------------------------------------------------------------------
@@ -178,7 +175,7 @@ class NetworkCalibrator(TrainedCalibrator):
         about: dict[str, Any] = {"order_violations": self.order_violations_}
         if not hasattr(self, "network_"):
             return TrainingState({}, about | {"constant_because": self.constant_because_})
-        arrays, description = self._function_state(self.network_)
+        arrays, description = self.network_.state()
         return TrainingState(arrays, about | {"network": description})
 
     def _restore_training(self, state: TrainingState) -> None:
@@ -238,18 +235,20 @@ class FeatureModel:
         )
         return replace(self, level=float(level), slope=float(slope))
 
-    def state(self, calibrator: Any) -> TrainingState:
-        """Return everything but the curves without features; `calibrator` is the one that F comes from."""
-        arrays = TrainingState(self.network.state(), {}).prefixed("network")
+    def state(self) -> TrainingState:
+        """Return everything but the curves without features."""
+        from mcnet.networks.training import arrays_of
+
+        arrays = TrainingState(arrays_of(self.network), {}).prefixed("network")
         about: dict[str, Any] = {
-            "encoding": self.encoding.to_dict(),
+            "encoding": asdict(self.encoding),
             "shape": self.network.shape,
             "level": self.level,
             "slope": self.slope,
             "function": None,
         }
         if self.function is not None:
-            part = calibrator._function_state(self.function)
+            part = self.function.state()
             curves = {part.name: getattr(self.model.curves, part.name) for part in fields(Curves)}
             arrays |= part.prefixed("function") | TrainingState(curves, {}).prefixed("curves")
             about["function"] = part.about
@@ -266,7 +265,7 @@ class FeatureModel:
             function = calibrator._restored_function(TrainingState(state.part("function"), about["function"]))
             model = replace(plain, curves=Curves(**state.part("curves")))
         return FeatureModel(
-            FeatureEncoding.from_dict(about["encoding"]),
+            msgspec.convert(about["encoding"], FeatureEncoding),
             restore_auxiliary(state.part("network"), about["shape"], device),
             model,
             function,

@@ -430,7 +430,7 @@ class MCNet(NetworkCalibrator):
     def _restored_function(self, state: TrainingState) -> TrainedFunction:
         from mcnet.networks.bank import restore_bank
 
-        return restore_bank(state.arrays, state.about)
+        return restore_bank(state)
 
     def _plain_parameters(self) -> dict[str, Any]:
         # A callback is no part of what was fitted.

@@ -16,13 +16,7 @@ from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.networks.bank import BankConfig, BankFit, place_bins
 from mcnet.networks.monotone import BankShape, MonotoneBank, Positive
-from mcnet.networks.objective import (
-    Penalties,
-    balance_loss,
-    log_loss_from_logits,
-    log_loss_from_probabilities,
-    order_loss,
-)
+from mcnet.networks.objective import Penalties, balance_loss, log_loss_in, order_loss
 from mcnet.networks.optimise import Descent
 from mcnet.networks.training_points import (
     check_choices,
@@ -213,7 +207,7 @@ class MonotonicCalibration(nn.Module):
         check_rate("alpha_balance", alpha_balance)
         check_rate("beta_order", 0.0 if beta_order is None else beta_order)
         check_seed(seed)
-        self.sketch = _sketch_of(scores, weight, score_type)
+        self.sketch, column, mass = _rows_to_bin(scores, weight, score_type)
         self.contexts: Contexts | None = None
         if isinstance(scores, Sketch):
             score_type = scores.score_type
@@ -244,7 +238,7 @@ class MonotonicCalibration(nn.Module):
             least_positives=0.0,
             seed=seed,
         )
-        points, mass = _points_to_bin(scores, weight, score_type, space)
+        points = logit(column) if space == "logit" else column
         self.bank = MonotoneBank(shape, self.sizes, place_bins(points, mass, mass / 2.0, self.config), seed)
 
     @classmethod
@@ -325,16 +319,12 @@ class MonotonicCalibration(nn.Module):
         check_labels(label, score)
         if weight is not None:
             check_weights(weight, score)
-        codes, space, penalties = (
-            checked_codes(context, score, self.sizes),
-            self.bank.shape.space,
-            self.config.penalties,
-        )
+        codes = checked_codes(context, score, self.sizes)
+        space, penalties = self.bank.shape.space, self.config.penalties
         values = self._values(self._points(score), codes)
         mass = torch.ones_like(values) if weight is None else weight.to(values)
         positives = mass * label.to(values)
-        rule = log_loss_from_logits if space == "logit" else log_loss_from_probabilities
-        total = rule(values, mass, positives)
+        total = log_loss_in(space, values, mass, positives)
         order = penalties.order_in(space)
         if order > 0 and self.bank.bins > 1:
             total = total + order * order_loss(*self.bank.edge_values(self._all_contexts(codes)))
@@ -449,25 +439,17 @@ class MonotonicCalibration(nn.Module):
         }
 
 
-def _points_to_bin(scores: Any, weight: Any, score_type: ScoreType, space: str) -> tuple[FloatArray, FloatArray]:
-    """Return the points of a space that decide where the bins lie, and their weights: the scores themselves."""
-    if isinstance(scores, Sketch):
-        return (scores.logit if space == "logit" else scores.score), scores.weight
-    column = scores_column(plain_column(scores), score_type=score_type)
-    mass = np.ones(len(column)) if weight is None else weights_column(plain_column(weight))
-    kept = mass > 0.0
-    return (logit(column[kept]) if space == "logit" else column[kept]), mass[kept]
-
-
-def _sketch_of(scores: Any, weight: Any, score_type: ScoreType) -> Sketch:
-    """Return the sketch given, or one of scores without labels."""
+def _rows_to_bin(scores: Any, weight: Any, score_type: ScoreType) -> tuple[Sketch, FloatArray, FloatArray]:
+    """Return the sketch given, or one of scores without labels, and the scores and weights that place the bins."""
     if isinstance(scores, Sketch):
         if weight is not None:
             raise InputError("a sketch has the weights of its rows; leave weight out")
-        return scores.unfolded()
+        return scores.unfolded(), scores.score, scores.weight
     column = scores_column(plain_column(scores), score_type=score_type)
     weights = None if weight is None else weights_column(plain_column(weight))
-    return Sketch.from_rows(column, np.zeros(len(column)), weight=weights)
+    mass = np.ones(len(column)) if weights is None else weights
+    kept = mass > 0.0
+    return Sketch.from_rows(column, np.zeros(len(column)), weight=weights), column[kept], mass[kept]
 
 
 def _values_by_field(fields: Any) -> dict[str, tuple[str, ...]]:

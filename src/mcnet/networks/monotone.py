@@ -219,6 +219,7 @@ def cumulative_rule(points: NDArray[np.float64], edges: NDArray[np.float64], cou
 # networks are one matrix product per layer. It starts as the identity. The kind of network decides how the integral
 # is found (`kinds.py`): by quadrature of f₁, or in closed form.
 
+Rule = Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]
 Positive = Literal["sigmoid", "softplus", "elu"]
 
 
@@ -265,6 +266,10 @@ class Ranges:
     def bins(self) -> int:
         """The number of bins."""
         return len(self.left)
+
+
+Functions = tuple[Tensor, Tensor, Tensor]
+"""Derivative at the nodes `[K, C, n]`, offset with the lower limit, and scale `[K, C]`."""
 
 
 class MonotoneBank(nn.Module):
@@ -381,6 +386,13 @@ class MonotoneBank(nn.Module):
             values = values + table[:, codes[:, i]]
         return values
 
+    def at_nodes(self, nodes: Tensor, codes: Tensor) -> Functions:
+        """Return the functions of contexts, with the derivative at nodes `[K, 1, n]`, so that integrals share them."""
+        context = self.embed(codes)
+        bias = self.offset_and_scale(codes, context)
+        derivative = self.derivative(nodes, context)
+        return derivative, bias[..., 0] + self.origin.to(bias.dtype)[:, None], bias[..., 1].exp()
+
     def _reach(self) -> tuple[Tensor, Tensor]:
         """Return the ends of the interval on which each bin's derivative is free, `[K, 1, 1]`."""
         low, high = torch.minimum(self.left, self.origin), torch.maximum(self.right, self.origin)
@@ -397,12 +409,8 @@ class MonotoneBank(nn.Module):
         """Return the nodes `[K, n]` at which the derivative is evaluated when integrals are shared."""
         return torch.as_tensor(panel_nodes(self.panels(), count), device=self.left.device)
 
-    def rule(self, points: NDArray[np.float64], bins: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-        """Return, for each point in its bin, the weights `[..., n]` of the nodes in the integral up to it."""
-        return self.rules(count)(points, bins)
-
-    def rules(self, count: int) -> Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]:
-        """Return `rule` for this number of nodes, with what all calls have in common computed once."""
+    def rule(self, count: int) -> Rule:
+        """Return a function of points and bins: the weights `[..., n]` of the nodes in the integral up to each."""
         panels, origin = self.panels(), self.origin.cpu().numpy()
         start = cumulative_rule(origin[:, None], panels, count)[:, 0, :]
 
@@ -452,12 +460,12 @@ class MonotoneBank(nn.Module):
             values = offset[..., None] + bias[..., 1:].exp() * self.rise(ends[:, None, :], context)
             return values[:-1, :, 1], values[1:, :, 0]
         derivative = self.derivative(self.nodes(count)[:, None, :], context)
-        edges = self.edges.cpu().numpy()
+        edges, rule = self.edges.cpu().numpy(), self.rule(count)
         before = np.arange(self.bins - 1)
         sides = []
         for bins in (before, before + 1):
-            rule = torch.as_tensor(self.rule(edges, bins, count), dtype=bias.dtype, device=bias.device)
-            area = (derivative[bins] * rule[:, None, :]).sum(-1)
+            weights = torch.as_tensor(rule(edges, bins), dtype=bias.dtype, device=bias.device)
+            area = (derivative[bins] * weights[:, None, :]).sum(-1)
             origin = self.origin[bins].to(bias.dtype)[:, None]
             sides.append(origin + bias[bins, :, 0] + bias[bins, :, 1].exp() * area)
         return sides[0], sides[1]

@@ -51,6 +51,13 @@ def log_loss_from_probabilities(
     return -gain.sum() / weight.sum()
 
 
+def log_loss_in(space: str, values: Tensor, weight: Tensor, positives: Tensor, least: float = TANGENT_BELOW) -> Tensor:
+    """Return the mean negative log-likelihood of labels, where a function has these values in its space."""
+    if space == "logit":
+        return log_loss_from_logits(values, weight, positives)
+    return log_loss_from_probabilities(values, weight, positives, least)
+
+
 def order_loss(ends: Tensor, starts: Tensor, rounding: float = 0.0) -> Tensor:
     """Return how far each bin's function ends above the start of the next one, summed over edges and contexts.
 
@@ -187,7 +194,8 @@ class BankObjective:
         self.order = penalties.order_in(bank.shape.space, priors.jump)
         dtype, device = bank.dtype, bank.left.device
         # The two ends of a bin are added as points without weight: order and jumps are measured there.
-        ends = np.stack([grid.left, grid.right], axis=-1)[:, None, :]
+        left, right = bank.left.cpu().numpy(), bank.right.cpu().numpy()
+        ends = np.stack([left, right], axis=-1)[:, None, :]
         points = np.concatenate([grid.points, np.broadcast_to(ends, (*grid.points.shape[:2], 2))], axis=-1)
         bins = np.broadcast_to(np.arange(bank.bins)[:, None, None], points.shape)
 
@@ -205,13 +213,13 @@ class BankObjective:
         self.shape_of = torch.as_tensor(shape_of, dtype=torch.int64, device=device)
         # Networks that have no value are integrated by a rule, which for cells that stay is a matrix.
         self.points = torch.as_tensor(points, device=device)
-        self.matrix = None if bank.network.has_value else tensor(bank.rule(points, bins, nodes))
+        self.matrix = None if bank.network.has_value else tensor(bank.rule(nodes)(points, bins))
         self.fixed = _Fixed(
             origin=bank.origin.to(dtype)[:, None],
             weight=tensor(grid.weight),
             positives=tensor(grid.positives),
         )
-        self.apart = tensor(_apart(grid, bank.shape.space)[:, None])
+        self.apart = tensor(_apart(grid, (left + right) / 2.0, bank.shape.space)[:, None])
         self.context = torch.arange(len(cells.codes), device=device)[None, :, None].expand_as(self.fixed.weight)
         self.mass = float(grid.weight.sum())
         layers = zip(bank.shape.hidden, (*bank.shape.hidden[1:], 1), strict=True)
@@ -373,9 +381,9 @@ class BankObjective:
         return total
 
 
-def _apart(grid: PaddedCells, space: str) -> FloatArray:
-    """Return how far apart the mean scores of adjacent bins are, `[K − 1]`, in logits."""
+def _apart(grid: PaddedCells, middle: FloatArray, space: str) -> FloatArray:
+    """Return how far apart the mean scores of adjacent bins (without rows: their middles) are, `[K − 1]`, in logits."""
     mass = grid.weight.sum(axis=(1, 2))
     mean = (grid.weight * grid.points).sum(axis=(1, 2)) / np.where(mass > 0, mass, 1.0)
-    mean = np.where(mass > 0, mean, (grid.left + grid.right) / 2.0)
+    mean = np.where(mass > 0, mean, middle)
     return np.maximum(np.diff(mean if space == "logit" else logit(clip_scores(mean))), _LEAST_APART)

@@ -1,4 +1,4 @@
-"""Optimise networks: steps of Adam and of Newton's method, and where torch can compute."""
+"""Optimise networks: steps of Adam and of Newton's method."""
 
 import math
 import sys
@@ -10,14 +10,6 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
-
-# Which devices torch can use here.
-
-
-def cuda_available() -> bool:
-    """Tell whether torch finds a CUDA device."""
-    return torch.cuda.is_available()
-
 
 # Full-batch descent until what is left to gain no longer matters; it reports whether it got there.
 
@@ -261,6 +253,9 @@ Loss = Callable[[list[Tensor]], Tensor]
 
 # Conjugate gradients stop at this share of the squared residual: the next Newton step corrects the rest.
 _RESIDUAL = 1e-3
+_MOST_NEWTON_STEPS = 20
+_MOST_PRODUCTS = 30
+"""Products with the Hessian in one step."""
 
 
 def _dot(a: list[Tensor], b: list[Tensor]) -> float:
@@ -313,13 +308,13 @@ def _conditioned(factors: list[Tensor], vector: list[Tensor]) -> list[Tensor]:
     return result
 
 
-def _direction(gradient: list[Tensor], parameters: list[Tensor], factors: list[Tensor], rounds: int) -> list[Tensor]:
+def _direction(gradient: list[Tensor], parameters: list[Tensor], factors: list[Tensor]) -> list[Tensor]:
     """Solve H d = −g by preconditioned conjugate gradients."""
     residual = [-g.detach() for g in gradient]
     conditioned = _conditioned(factors, residual)
     move, search = [torch.zeros_like(r) for r in residual], conditioned
     size = first = _dot(residual, conditioned)
-    for i in range(rounds):
+    for i in range(_MOST_PRODUCTS):
         if size <= _RESIDUAL * first:
             break
         product = _product(gradient, parameters, search)
@@ -340,8 +335,6 @@ def newton(
     start: list[Tensor],
     mass: float,
     model_at: Callable[[list[Tensor]], Loss] | None = None,
-    steps: int = 20,
-    rounds: int = 30,
     enough: float = 1e-2,
 ) -> list[Tensor]:
     """Minimise `loss` from `start` until a step would gain less than `enough` nats over all `mass` rows.
@@ -349,13 +342,13 @@ def newton(
     `model_at(point)` may return a cheaper function that has the value, gradient and Hessian of `loss` at the point.
     """
     current = [s.clone() for s in start]
-    for _ in range(steps):
+    for _ in range(_MOST_NEWTON_STEPS):
         parameters = [c.detach().requires_grad_() for c in current]
         value = (loss if model_at is None else model_at(current))(parameters)
         gradient = list(torch.autograd.grad(value, parameters, create_graph=True))
         # One row's worth of curvature keeps directions finite that no row and no prior speaks for.
         factors = [_chains(gradient, parameters, i, 1.0 / mass) for i in range(len(parameters))]
-        move = _direction(gradient, parameters, factors, rounds)
+        move = _direction(gradient, parameters, factors)
         promise = -_dot([g.detach() for g in gradient], move)
         if promise * mass < enough:
             break

@@ -1,9 +1,9 @@
 """Train networks on rows, and an auxiliary network on features beside them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -12,16 +12,36 @@ from scipy.special import expit
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
-from mcnet.networks.objective import (
-    TANGENT_BELOW,
-    Penalties,
-    balance_loss,
-    log_loss_from_logits,
-    log_loss_from_probabilities,
-)
+from mcnet.networks.objective import TANGENT_BELOW, Penalties, balance_loss, log_loss_in
 from mcnet.networks.optimise import Descent, FlatAdam, Progress, flush_denormals, threads_for
 from mcnet.rows.contexts import distinct_contexts
+
+# Trained networks as plain arrays, and back.
+
+Arrays = Mapping[str, NDArray[Any]]
+_Module = TypeVar("_Module", bound=nn.Module)
+
+
+def arrays_of(module: nn.Module) -> dict[str, NDArray[Any]]:
+    """Return every tensor of a module by name, as an array."""
+    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
+
+
+def with_arrays(module: _Module, arrays: Arrays) -> _Module:
+    """Return the module, with the tensors that `arrays_of` returned."""
+    module.load_state_dict({name: torch.as_tensor(array) for name, array in arrays.items()})
+    return module
+
+
+def training_state(
+    module: nn.Module, sizes: tuple[int, ...], config: Any, descent: Descent, order_loss: float
+) -> TrainingState:
+    """Return a trained function as arrays, and what it takes to restore it, ready for JSON."""
+    about = {"config": asdict(config), "sizes": list(sizes), "descent": asdict(descent), "order_loss": order_loss}
+    return TrainingState(arrays_of(module), about)
+
 
 # Training on rows in mini-batches: as the paper does it, and for whatever needs the features of a row.
 
@@ -46,13 +66,6 @@ class RowFunction(Protocol):
 
     def order_penalty(self) -> Tensor:
         """Return the order loss at the current parameters."""
-
-
-class FeatureNetwork(nn.Module):
-    """A network on features, numbers `[B, n]` and category codes `[B, m]`, that adds a logit to every row."""
-
-    sizes: tuple[int, ...]
-    """The number of values of each column of categories; the code `size` is a value never seen."""
 
 
 @dataclass(frozen=True)
@@ -111,15 +124,7 @@ class Rows:
 
     def take(self, index: Tensor) -> "Rows":
         """Return some of the rows."""
-        return Rows(
-            self.points[index],
-            self.label[index],
-            self.weight[index],
-            self.codes[index],
-            self.group[index],
-            self.numbers[index],
-            self.categories[index],
-        )
+        return Rows(*(column[index] for column in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ def descend_on_rows(
     schedule: RowSchedule,
     penalties: Penalties,
     sizes: tuple[int, ...],
-    auxiliary: FeatureNetwork | None = None,
+    auxiliary: "AuxiliaryNetwork | None" = None,
     progress: Progress | None = None,
     after_epoch: Callable[[int, Descent], None] | None = None,
 ) -> Descent:
@@ -200,13 +205,13 @@ def descend_on_rows(
                 if auxiliary is not None:
                     categories = _hidden(categories, auxiliary.sizes, schedule.unseen, generator)
                 values = _values(function, auxiliary, batch, codes, categories)
-                step = _log_loss(function.space, values, batch, schedule.tangent_below)
+                positives = batch.weight * batch.label
+                step = log_loss_in(function.space, values, batch.weight, positives, schedule.tangent_below)
                 running, seen = running + float(step.detach()) * len(batch), seen + len(batch)
                 if order_weight > 0:
                     step = step + order_weight * function.order_penalty()
                 if penalties.balance > 0:
                     chance = torch.sigmoid(values) if function.space == "logit" else values
-                    positives = batch.weight * batch.label
                     step = step + penalties.balance * balance_loss(
                         chance, batch.weight, positives, batch.group, groups, penalties.normalise
                     )
@@ -250,28 +255,25 @@ def _hidden(codes: Tensor, sizes: tuple[int, ...], share: float, generator: torc
 
 
 def _values(
-    function: RowFunction, auxiliary: FeatureNetwork | None, batch: Rows, codes: Tensor, categories: Tensor
+    function: RowFunction, auxiliary: "AuxiliaryNetwork | None", batch: Rows, codes: Tensor, categories: Tensor
 ) -> Tensor:
     values = function.at_rows(batch.points, codes)
     return values if auxiliary is None else values + auxiliary(batch.numbers, categories)
 
 
-def _log_loss(space: str, values: Tensor, batch: Rows, least: float = TANGENT_BELOW) -> Tensor:
-    positives = batch.weight * batch.label
-    if space == "logit":
-        return log_loss_from_logits(values, batch.weight, positives)
-    return log_loss_from_probabilities(values, batch.weight, positives, least)
-
-
 @torch.no_grad()
-def held_out_loss(function: RowFunction, auxiliary: FeatureNetwork | None, rows: Rows, schedule: RowSchedule) -> float:
+def held_out_loss(
+    function: RowFunction, auxiliary: "AuxiliaryNetwork | None", rows: Rows, schedule: RowSchedule
+) -> float:
     """Return the mean log-loss on rows that training has not seen."""
     total, mass = 0.0, 0.0
     for index in torch.split(torch.arange(len(rows), device=rows.points.device), schedule.batch):
         part = rows.take(index)
         weight = float(part.weight.sum())
         values = _values(function, auxiliary, part, part.codes, part.categories)
-        total += float(_log_loss(function.space, values, part, schedule.tangent_below)) * weight
+        positives = part.weight * part.label
+        loss = log_loss_in(function.space, values, part.weight, positives, schedule.tangent_below)
+        total += float(loss) * weight
         mass += weight
     return total / mass
 
@@ -282,8 +284,11 @@ def held_out_loss(function: RowFunction, auxiliary: FeatureNetwork | None, rows:
 # the order of rows: that is its purpose.
 
 
-class AuxiliaryNetwork(FeatureNetwork):
-    """A 2-layer network on standardised numbers and embedded categories, with one logit as its output."""
+class AuxiliaryNetwork(nn.Module):
+    """A 2-layer network on standardised numbers and embedded categories, with one logit as its output.
+
+    `sizes` is the number of values of each column of categories; the code `size` is a value never seen.
+    """
 
     centre: Tensor
     spread: Tensor
@@ -342,19 +347,11 @@ class AuxiliaryNetwork(FeatureNetwork):
             result[part] = self(dense, codes).cpu().numpy()
         return result
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return every tensor by name, as an array."""
-        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.state_dict().items()}
 
-
-def restore_auxiliary(
-    state: Mapping[str, NDArray[Any]], shape: Mapping[str, Any], device: str = "cpu"
-) -> AuxiliaryNetwork:
-    """Return the network that `AuxiliaryNetwork.state`, as arrays, and `AuxiliaryNetwork.shape` wrote down."""
+def restore_auxiliary(arrays: Arrays, shape: Mapping[str, Any], device: str = "cpu") -> AuxiliaryNetwork:
+    """Return the network of these tensors, given as arrays by name, and of this `AuxiliaryNetwork.shape`."""
     known = {"sizes": tuple(shape["sizes"]), "embedding": shape["embedding"], "hidden": tuple(shape["hidden"])}
-    network = AuxiliaryNetwork(state["centre"], state["spread"], **known)
-    network.load_state_dict({name: torch.as_tensor(array) for name, array in state.items()})
-    return network.to(device)
+    return with_arrays(AuxiliaryNetwork(arrays["centre"], arrays["spread"], **known), arrays).to(device)
 
 
 @dataclass(frozen=True)

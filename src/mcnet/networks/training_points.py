@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NamedTuple, Protocol
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, IntArray, logit, sums_by
+from mcnet.calibrators.training_state import TrainingState
 from mcnet.curves.compile import DENSE_PER_LOGIT, Projection, compile_table, dense_scores, project_monotone
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
@@ -87,9 +88,9 @@ def check_device(device: Any) -> None:
         return
     if not str(device).startswith("cuda"):
         raise InputError(f"device is {device!r}; it must be 'cpu' or 'cuda'")
-    from mcnet.networks.optimise import cuda_available
+    import torch
 
-    if not cuda_available():
+    if not torch.cuda.is_available():
         raise InputError(f"device is {device!r}, but there is none here that torch can use; take 'cpu'")
 
 
@@ -223,16 +224,11 @@ def midpoint_edges(points: FloatArray, weight: FloatArray, bins: int) -> FloatAr
 
 @dataclass(frozen=True)
 class PaddedCells:
-    """TrainingCells in a rectangle: bin × context × at most P points, padded with points of weight zero.
-
-    `left` and `right` are the ends of each bin; the outer ones are the outermost points.
-    """
+    """TrainingCells in a rectangle: bin × context × at most P points, padded with points of weight zero."""
 
     points: FloatArray
     weight: FloatArray
     positives: FloatArray
-    left: FloatArray
-    right: FloatArray
 
 
 def pad_cells(cells: TrainingCells, points: FloatArray, edges: FloatArray, count: int) -> PaddedCells:
@@ -255,11 +251,10 @@ def pad_cells(cells: TrainingCells, points: FloatArray, edges: FloatArray, count
         return np.asarray(sums, dtype=np.float64).reshape(bins, contexts, count)
 
     merged = total(weight)
-    lowest, highest = points.min(), points.max()
-    left, right = np.concatenate([[lowest], edges]), np.concatenate([edges, [highest]])
-    centre = np.broadcast_to(((left + right) / 2.0)[:, None, None], merged.shape)
+    ends = np.concatenate([[points.min()], edges, [points.max()]])
+    centre = np.broadcast_to(((ends[:-1] + ends[1:]) / 2.0)[:, None, None], merged.shape)
     mean = np.divide(total(weight * points[order]), merged, out=centre.copy(), where=merged > 0)
-    return PaddedCells(mean, merged, total(cells.positives[order]), left, right)
+    return PaddedCells(mean, merged, total(cells.positives[order]))
 
 
 # From a trained function of (logit, field codes) to one curve per context.
@@ -272,6 +267,9 @@ _CURVES_PER_BLOCK = 64
 
 class TrainedFunction(Protocol):
     """A trained function of the logit and the field codes."""
+
+    def state(self) -> TrainingState:
+        """Return the function as arrays and what it takes to restore it."""
 
     def predict(self, logit: FloatArray, codes: NDArray[Any]) -> FloatArray:
         """Return the probability of each row from its logit and its field codes `[rows, fields]`."""
@@ -462,19 +460,6 @@ class FeatureEncoding:
         result = [f"lack {', '.join(lacking)}"] if lacking else []
         result += [f"have an unknown {', '.join(surplus)}"] if surplus else []
         raise InputError(f"features {' and '.join(result)}; pass the columns of the fit: {', '.join(needed)}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the encoding as plain lists, numbers and text."""
-        return asdict(self)
-
-    @staticmethod
-    def from_dict(document: Mapping[str, Any]) -> "FeatureEncoding":
-        """Return the encoding that to_dict described."""
-        return FeatureEncoding(
-            tuple(NumberColumn(**column) for column in document["numbers"]),
-            tuple(CategoryColumn(column["name"], tuple(column["values"])) for column in document["categories"]),
-            document["named"],
-        )
 
 
 def _columns(features: Any) -> dict[str, Any]:

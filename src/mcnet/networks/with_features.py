@@ -369,7 +369,7 @@ class WithFeatures(Calibrator):
         inner = TrainingState({}, {})
         if isinstance(self.calibrator_, TrainedCalibrator):
             inner = self.calibrator_._training_state()
-        features = self.features_.state(self.calibrator_)
+        features = self.features_.state()
         about = {
             "calibrator": inner.about,
             "features": features.about,
