@@ -9,7 +9,7 @@ import torch
 from mcnet._shared.arrays import clip_scores, logit
 from mcnet.networks.bank import BankOnRows, BankOnSharedNodes, LineFunction, paper_config, place_bins
 from mcnet.networks.monotone import MonotoneBank
-from mcnet.networks.objective import log_loss_from_logits, log_loss_from_probabilities
+from mcnet.networks.objective import log_loss_in
 from mcnet.networks.optimise import FlatAdam, one_thread
 from mcnet.networks.training import RowFunction
 from reproduction.impressions import PRESETS
@@ -165,7 +165,6 @@ def time_step(task: Task, function: RowFunction, repeats: int) -> tuple[float, i
     fields = 0 if isinstance(function, BankOnRows | BankOnSharedNodes | LineFunction) else 1
     codes = torch.as_tensor(sample.field.astype(np.int64))[:, None][:, :fields]
     weight, positives = torch.ones(count), torch.as_tensor(sample.label, dtype=torch.float32)
-    rule = log_loss_from_probabilities if function.space == "probability" else log_loss_from_logits
     adam = FlatAdam(function.module.parameters(), (0.9, 0.999), 1e-8)
     kept: dict[int, int] = {}
 
@@ -175,7 +174,8 @@ def time_step(task: Task, function: RowFunction, repeats: int) -> tuple[float, i
         return tensor
 
     def loss() -> torch.Tensor:
-        return rule(function.at_rows(points, codes), weight, positives) + function.order_penalty()
+        values = function.at_rows(points, codes)
+        return log_loss_in(function.space, values, weight, positives) + function.order_penalty()
 
     seconds = []
     for turn in range(repeats + 1):

@@ -22,7 +22,7 @@ from mcnet.bayes.rare_values import (
 )
 from mcnet.bayes.tempering import PeriodEvidence, cells_of
 from mcnet.calibrators.base import MOST_WEIGHT, FieldUse, Fitted
-from mcnet.calibrators.parameters import balanced_field_use, check_bins, check_penalties, warn_of_gaps
+from mcnet.calibrators.parameters import balanced_field_use, check_count, check_penalties, warn_of_gaps
 from mcnet.calibrators.period_effects import PeriodBlocks
 from mcnet.calibrators.training_state import EarlierFit, TrainedCalibrator, TrainingState
 from mcnet.curves.compile import family_curves
@@ -159,7 +159,7 @@ class BayesMCNet(TrainedCalibrator):
         return sigmoid(believable(self.posterior_.calibrate(codes, logits), logits, limit))
 
     def _check_parameters(self) -> None:
-        check_bins(self.bins, auto=True)
+        check_count("bins", self.bins, "auto")
         check_penalties(self.alpha_balance, self.balance)
         if self.prior is not None and not isinstance(self.prior, Prior):
             raise InputError(

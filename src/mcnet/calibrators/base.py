@@ -124,7 +124,7 @@ def fit_history(sketch: Sketch) -> dict[str, Any]:
     }
 
 
-def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> list[list[str | None]]:
+def largest_contexts(sketch: Sketch) -> list[list[str | None]]:
     """Return the field values of the contexts with the most weight, the largest first.
 
     >>> largest_contexts(Sketch.from_rows([0.1] * 3, [0, 1, 0], field={"country": ["NL", "US", "US"]}))
@@ -133,7 +133,7 @@ def largest_contexts(sketch: Sketch, number: int = MOST_LARGEST_CONTEXTS) -> lis
     contexts = sketch.contexts
     if not contexts.names:
         return []
-    largest = np.argsort(-sketch.context_sums[:, 0], kind="stable")[:number]
+    largest = np.argsort(-sketch.context_sums[:, 0], kind="stable")[:MOST_LARGEST_CONTEXTS]
     return [
         [values[code] for values, code in zip(contexts.values, contexts.table[index], strict=True)] for index in largest
     ]

@@ -5,9 +5,9 @@ from typing import Literal, get_args
 import numpy as np
 import scipy
 
-from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, sums_by
+from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, clip_scores, sums_by
 from mcnet.calibrators.base import Calibrator
-from mcnet.calibrators.parameters import check_bins
+from mcnet.calibrators.parameters import check_count
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
@@ -48,7 +48,7 @@ class Histogram(Calibrator):
         self.prior = prior
 
     def _check_parameters(self) -> None:
-        check_bins(self.bins)
+        check_count("bins", self.bins)
         if not 0.0 <= self.prior < np.inf:
             raise InputError(f"prior is {self.prior!r}; it must be a number of rows ≥ 0")
 
@@ -59,7 +59,7 @@ class Histogram(Calibrator):
         positives = sums_by(index, sketch.positives, len(edges) + 1)
         rate = sketch.total_positives / sketch.total_weight
         values = (positives + self.prior * rate) / (weight + self.prior)
-        return Curves.of([step_curve(edges, np.clip(values, SCORE_FLOOR, 1.0 - SCORE_FLOOR))])
+        return Curves.of([step_curve(edges, clip_scores(values))])
 
 
 # Isotonic regression (Zadrozny & Elkan 2002).
@@ -74,7 +74,7 @@ def isotonic_blocks(rates: FloatArray, weights: FloatArray) -> FloatArray:
 
 def isotonic_curve(scores: FloatArray, rates: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the knots and probabilities of the isotonic fit to rates at rising scores."""
-    values = np.clip(isotonic_blocks(rates, weights), SCORE_FLOOR, 1.0 - SCORE_FLOOR)
+    values = clip_scores(isotonic_blocks(rates, weights))
     # Inside a block only the two ends are needed.
     inner = (values[1:-1] == values[:-2]) & (values[1:-1] == values[2:])
     ends = np.concatenate([[True], ~inner, [True]])[: len(values)]
@@ -151,12 +151,10 @@ class SIR(Calibrator):
         self.samples_per_bin = samples_per_bin
 
     def _check_parameters(self) -> None:
-        check_bins(self.bins)
+        check_count("bins", self.bins)
         if self.knots not in get_args(Knots):
             raise InputError(f"knots is {self.knots!r}; it must be 'mean' or 'midpoint'")
-        rows = self.samples_per_bin
-        if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1):
-            raise InputError(f"samples_per_bin is {rows!r}; it must be None or a whole number above 0")
+        check_count("samples_per_bin", self.samples_per_bin, None)
 
     def _fit_curves(self, sketch: Sketch) -> Curves:
         sketch = sketch.unfolded()
@@ -172,10 +170,10 @@ class SIR(Calibrator):
         sums = (sums_by(index, x, number) for x in (sketch.weight, sketch.positives, sketch.weight * sketch.score))
         pooled = pool_bins(np.stack([low, high, *sums], axis=1))
         knots = knot_scores(pooled, self.knots)
-        rate = np.clip(pooled[:, 3] / pooled[:, 2], SCORE_FLOOR, 1.0 - SCORE_FLOOR)
+        rate = clip_scores(pooled[:, 3] / pooled[:, 2])
         full = 1.0 - SCORE_FLOOR
         slope = rate[-1] / knots[-1]
         # The last line reaches 1 at s = m/v, or the right end before that.
         scores = [0.0, *knots, max(min(full / slope, 1.0), knots[-1])]
         values = [0.0, *rate, min(slope, full)]
-        return Curves.of([(np.array(scores), np.clip(values, SCORE_FLOOR, full))])
+        return Curves.of([(np.array(scores), clip_scores(np.array(values)))])

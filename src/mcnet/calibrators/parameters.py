@@ -163,16 +163,16 @@ def clone(estimator: _Estimator) -> _Estimator:
     return type(estimator)(**parameters)
 
 
-# Checks of parameters that several methods share: bins and regularisers.
+# Checks of parameters that several methods share: counts and regularisers.
 
 
-def check_bins(bins: Any, *, auto: bool = False) -> None:
-    """Raise unless `bins` is a whole number above 0, or "auto" where the method can choose."""
-    if auto and isinstance(bins, str) and bins == "auto":
+def check_count(name: str, value: Any, *others: str | None) -> None:
+    """Raise unless a parameter is a whole number above 0, or one of the others that it can be."""
+    if isinstance(value, str | None) and value in others:
         return
-    if isinstance(bins, bool) or not isinstance(bins, Integral) or bins < 1:
-        known = "'auto' or a whole number above 0" if auto else "a whole number above 0"
-        raise InputError(f"bins is {bins!r}; it must be {known}")
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        known = " or ".join([*map(repr, others), "a whole number above 0"])
+        raise InputError(f"{name} is {value!r}; it must be {known}")
 
 
 def check_penalties(alpha_balance: Any, balance: Any) -> None:

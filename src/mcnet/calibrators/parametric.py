@@ -131,6 +131,10 @@ def _newton_step(hessian: FloatArray, gradient: FloatArray, free: MaskArray, bou
 # Smooth one-curve calibrators p = σ(θ·h(l)): the shared way from coefficients to a curve.
 
 
+_Solution = tuple[dict[str, float], Callable[[FloatArray], FloatArray], FloatArray | None]
+"""The coefficients by name, the function of the logit, and where it has kinks (as scores)."""
+
+
 class SmoothCalibrator(Calibrator):
     """A calibrator with a few coefficients, the convex optimum of a (bounded) logistic regression."""
 
@@ -143,11 +147,16 @@ class SmoothCalibrator(Calibrator):
         curves = compile_functions(lambda which, logits: function(logits)[None, :], 1, breaks=breaks)
         return Fitted(curves, history={"coefficients": self.coefficients_})
 
-    def _solve(
-        self, logits: FloatArray, weight: FloatArray, positives: FloatArray
-    ) -> tuple[dict[str, float], Callable[[FloatArray], FloatArray], FloatArray | None]:
-        """Return the coefficients by name, the function of the logit, and where it has kinks (as scores)."""
+    def _solve(self, logits: FloatArray, weight: FloatArray, positives: FloatArray) -> _Solution:
+        """Return the function that suits the rows best."""
         raise NotImplementedError
+
+
+def _fit_rising(design: FloatArray, weight: FloatArray, positives: FloatArray) -> FloatArray:
+    """Return coefficients that are held at 0 or above and start at 1, and a last one that is free: the constant."""
+    constant = np.arange(design.shape[1]) == design.shape[1] - 1
+    lower, start = np.where(constant, -np.inf, 0.0), np.where(constant, 0.0, 1.0)
+    return fit_logistic(design, weight, positives, lower=lower, start=start)
 
 
 # Offset: one number added to every logit.
@@ -218,17 +227,13 @@ class Platt(SmoothCalibrator):
         """Store the parameters; they are checked in fit."""
         self.smooth_targets = smooth_targets
 
-    def _solve(
-        self, logits: FloatArray, weight: FloatArray, positives: FloatArray
-    ) -> tuple[dict[str, float], Callable[[FloatArray], FloatArray], FloatArray | None]:
+    def _solve(self, logits: FloatArray, weight: FloatArray, positives: FloatArray) -> _Solution:
         if self.smooth_targets:
             total = positives.sum()
             high = (total + 1.0) / (total + 2.0)
             low = 1.0 / (weight.sum() - total + 2.0)
             positives = positives * high + (weight - positives) * low
-        design = np.column_stack([logits, np.ones_like(logits)])
-        start = np.array([1.0, 0.0])
-        slope, intercept = fit_logistic(design, weight, positives, lower=np.array([0.0, -np.inf]), start=start)
+        slope, intercept = _fit_rising(np.column_stack([logits, np.ones_like(logits)]), weight, positives)
         return {"slope": slope, "intercept": intercept}, lambda l: slope * l + intercept, None
 
 
@@ -242,9 +247,7 @@ class Temperature(SmoothCalibrator):
     method = "temperature"
     complexity = 40
 
-    def _solve(
-        self, logits: FloatArray, weight: FloatArray, positives: FloatArray
-    ) -> tuple[dict[str, float], Callable[[FloatArray], FloatArray], FloatArray | None]:
+    def _solve(self, logits: FloatArray, weight: FloatArray, positives: FloatArray) -> _Solution:
         (inverse,) = fit_logistic(logits[:, None], weight, positives, lower=np.zeros(1), start=np.ones(1))
         return {"inverse_temperature": inverse}, lambda l: inverse * l, None
 
@@ -270,13 +273,9 @@ class Beta(SmoothCalibrator):
     method = "beta"
     complexity = 50
 
-    def _solve(
-        self, logits: FloatArray, weight: FloatArray, positives: FloatArray
-    ) -> tuple[dict[str, float], Callable[[FloatArray], FloatArray], FloatArray | None]:
+    def _solve(self, logits: FloatArray, weight: FloatArray, positives: FloatArray) -> _Solution:
         low, high = _features(logits)
-        design = np.column_stack([low, high, np.ones_like(low)])
-        bounds, start = np.array([0.0, 0.0, -np.inf]), np.array([1.0, 1.0, 0.0])
-        a, b, c = fit_logistic(design, weight, positives, lower=bounds, start=start)
+        a, b, c = _fit_rising(np.column_stack([low, high, np.ones_like(low)]), weight, positives)
 
         def function(l: FloatArray) -> FloatArray:
             low, high = _features(l)
@@ -287,14 +286,6 @@ class Beta(SmoothCalibrator):
 
 
 # Gaussian and gamma scaling (Kweon et al., AAAI 2022): curves from two class-conditional densities.
-
-_Solution = tuple[dict[str, float], Callable[[FloatArray], FloatArray], FloatArray | None]
-
-
-def _fit_ends(basis: FloatArray, weight: FloatArray, positives: FloatArray) -> FloatArray:
-    """Return the slopes at the two ends of the range, held at 0 or above, and the offset."""
-    lower, start = np.array([0.0, 0.0, -np.inf]), np.array([1.0, 1.0, 0.0])
-    return fit_logistic(basis, weight, positives, lower=lower, start=start)
 
 
 class GaussianScaling(SmoothCalibrator):
@@ -322,7 +313,7 @@ class GaussianScaling(SmoothCalibrator):
             falling = (highest * x - 0.5 * x * x) / width
             return np.column_stack([falling, rising, np.ones_like(x)])
 
-        theta = u, v, c = _fit_ends(basis(logits), weight, positives)
+        theta = u, v, c = _fit_rising(basis(logits), weight, positives)
         named = {"a": (v - u) / (2.0 * width), "b": (u * highest - v * lowest) / width, "c": c}
         return named, lambda l: basis(l) @ theta, sigmoid(np.array([lowest, highest]))
 
@@ -362,7 +353,7 @@ class GammaScaling(SmoothCalibrator):
             by_v = (t / first - np.log(t)) / spread
             return np.column_stack([by_u, by_v, np.ones_like(t)])
 
-        theta = u, v, c = _fit_ends(basis(logits), weight, positives)
+        theta = u, v, c = _fit_rising(basis(logits), weight, positives)
         named = {"a": (u - v) / spread, "b": (v / first - u / last) / spread, "c": c}
         ends = sigmoid(np.array([lowest, last - first + lowest]))
         return named, lambda l: basis(l) @ theta, ends

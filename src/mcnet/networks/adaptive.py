@@ -14,8 +14,7 @@ from torch.nn import functional
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, sigmoid
 from mcnet.calibrators.training_state import TrainingState
-from mcnet.networks.bank import BankFit, BankOnSharedNodes, LineFunction, interpolate, order_violation
-from mcnet.networks.baselines import LinePlot
+from mcnet.networks.bank import interpolate
 from mcnet.networks.objective import (
     Penalties,
     balance_loss,
@@ -24,8 +23,8 @@ from mcnet.networks.objective import (
     order_loss,
 )
 from mcnet.networks.optimise import Descent, Schedule, Step, descend
-from mcnet.networks.training import RowFunction, training_state, with_arrays
-from mcnet.networks.training_points import TrainedFunction, TrainingCells, as_codes, pad_cells, with_unseen
+from mcnet.networks.training import training_state, with_arrays
+from mcnet.networks.training_points import TrainingCells, as_codes, pad_cells, with_unseen
 
 # What AdaCalib observes at its knots: where they lie, how many rows and positives are around them.
 
@@ -355,6 +354,15 @@ class AdaptiveFit:
         """Return the scores at which the function jumps: none."""
         return
 
+    def on_rows(self, codes: NDArray[np.int64]) -> AdaptiveFunction:
+        """Return a copy of the function, to be trained on rows."""
+        return copy.deepcopy(self.function)
+
+    @torch.no_grad()
+    def with_function(self, function: AdaptiveFunction) -> "AdaptiveFit":
+        """Return the fit with the function that `on_rows` returned and that training has changed since."""
+        return dataclasses.replace(self, function=function, order_loss=float(function.order_penalty()))
+
     def state(self) -> TrainingState:
         """Return every tensor of the function as an array, and what it takes to restore it."""
         return training_state(self.function, self.function.sizes, self.config, self.descent, self.order_loss)
@@ -389,54 +397,3 @@ def fit_adaptive(cells: TrainingCells, config: AdaptiveConfig, warm: AdaptiveFit
         before, after = function.falls(function.node_values()[: len(cells.codes)])
         violation = float(order_loss(before.double(), after.double()))
     return AdaptiveFit(function, config, descent, violation)
-
-
-# A fitted function as one that is trained further on rows, beside an auxiliary network, and back again.
-
-Fit = AdaptiveFit | BankFit | LinePlot
-
-
-class FixedFunction:
-    """A function that stays as it is: its points are logits calibrated already."""
-
-    space = "logit"
-    work = 0.0
-
-    def __init__(self) -> None:
-        self.module = nn.Module()
-
-    def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
-        """Return the points themselves."""
-        return points
-
-    def order_penalty(self) -> Tensor:
-        """Return 0: nothing falls that did not fall before."""
-        return torch.zeros(())
-
-
-def row_function(fit: Fit, codes: NDArray[np.int64]) -> RowFunction:
-    """Return a copy of a fitted function, to be trained on rows with these field codes `[rows, fields]`.
-
-    The order of a bank is watched in the contexts that occur.
-    """
-    if isinstance(fit, AdaptiveFit):
-        return copy.deepcopy(fit.function)
-    if isinstance(fit, LinePlot):
-        return LineFunction(fit.knots, fit.values)
-    contexts = np.unique(codes, axis=0) if codes.shape[1] else np.empty((1, 0), dtype=np.int64)
-    bank = copy.deepcopy(fit.bank)
-    return BankOnSharedNodes(bank, torch.as_tensor(contexts, device=bank.left.device))
-
-
-@torch.no_grad()
-def with_function(fit: Fit, function: RowFunction) -> TrainedFunction:
-    """Return the fit with the function that `row_function` made of it and that training has changed since."""
-    if isinstance(fit, LinePlot):
-        assert isinstance(function, LineFunction)
-        return LinePlot(fit.knots, (function.knots + function.moves.double()).cpu().numpy())
-    if isinstance(fit, AdaptiveFit):
-        assert isinstance(function, AdaptiveFunction)
-        return dataclasses.replace(fit, function=function, order_loss=float(function.order_penalty()))
-    assert isinstance(function, BankOnSharedNodes)
-    violation = order_violation(function.bank, function.contexts.cpu().numpy())
-    return dataclasses.replace(fit, bank=function.bank, order_loss=violation)

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -216,6 +216,16 @@ class BankFit:
         edges: FloatArray = self.bank.edges.cpu().numpy().astype(np.float64)
         return np.asarray(expit(edges)) if self.bank.shape.space == "logit" else edges
 
+    def on_rows(self, codes: IntArray) -> "BankOnSharedNodes":
+        """Return a copy of the bank, to be trained on rows with these field codes; it watches their order."""
+        contexts = np.unique(codes, axis=0) if codes.shape[1] else np.empty((1, 0), dtype=np.int64)
+        return BankOnSharedNodes(copy.deepcopy(self.bank), torch.as_tensor(contexts, device=self.bank.left.device))
+
+    def with_function(self, function: "BankOnSharedNodes") -> "BankFit":
+        """Return the fit with the bank that `on_rows` returned and that training has changed since."""
+        violation = order_violation(function.bank, function.contexts.cpu().numpy())
+        return replace(self, bank=function.bank, order_loss=violation)
+
     def state(self) -> TrainingState:
         """Return every tensor of the bank as an array, and what it takes to restore it."""
         return training_state(self.bank, self.bank.sizes, self.config, self.descent, self.order_loss)
@@ -417,7 +427,7 @@ def paper_config(field: bool) -> tuple[BankConfig, RowSchedule]:
     shape = BankShape(activation="relu", space="probability", lower="zero", standardise="none", direct=False)
     config = BankConfig(
         shape=shape,
-        priors=Priors(*[np.inf] * 6),
+        priors=Priors(*[np.inf] * 6),  # they are ours; the paper has none
         penalties=Penalties(order=1.0),
         least_positives=0.0,
         unseen=0.0,

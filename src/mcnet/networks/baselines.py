@@ -1,7 +1,7 @@
 """NeuCalib and AdaCalib, the networks that the paper compares with."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.optimize import minimize
@@ -9,12 +9,15 @@ from scipy.optimize import minimize
 from mcnet._shared.arrays import FloatArray, IntArray, log_loss_sum, sigmoid, sums_by
 from mcnet._shared.messages import need_extra
 from mcnet.calibrators.base import FieldUse
-from mcnet.calibrators.parameters import balanced_field_use, check_beta_order, check_bins, check_penalties
+from mcnet.calibrators.parameters import balanced_field_use, check_beta_order, check_count, check_penalties
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
 from mcnet.networks.calibrator import NetworkCalibrator, training_cells
-from mcnet.networks.training_points import TrainedFunction, check_count, check_device, check_seed, midpoint_edges
+from mcnet.networks.training_points import TrainedFunction, check_device, check_seed, midpoint_edges
 from mcnet.sketch.sketch import Sketch
+
+if TYPE_CHECKING:
+    from mcnet.networks.bank import LineFunction
 
 # NeuCalib's isotonic line plot: one piecewise linear function of the logit, free at knots of equal mass.
 #
@@ -58,6 +61,17 @@ class LinePlot:
     def jumps(self) -> None:
         """Return the scores at which the function jumps: none."""
         return
+
+    def on_rows(self, codes: IntArray) -> "LineFunction":
+        """Return the line as a function that can be trained on rows; field codes make no difference."""
+        from mcnet.networks.bank import LineFunction
+
+        return LineFunction(self.knots, self.values)
+
+    def with_function(self, function: "LineFunction") -> "LinePlot":
+        """Return the line plot that `on_rows` returned and that training has changed since."""
+        values = function.knots + function.moves.detach().double()
+        return LinePlot(self.knots, values.cpu().numpy())
 
     def state(self) -> TrainingState:
         """Return the knots and values as arrays."""
@@ -296,7 +310,7 @@ class NeuCalib(NetworkCalibrator):
         return fit_line_plot(problem, self.bins, earlier)
 
     def _check_parameters(self) -> None:
-        check_bins(self.bins)
+        check_count("bins", self.bins)
         check_beta_order(self.beta_order)
         check_penalties(self.alpha_balance, self.balance)
 
@@ -365,7 +379,7 @@ class AdaCalib(NetworkCalibrator):
                 f"candidates is {self.candidates!r}; it must be a tuple of numbers of bins, such as (5, 10, 20)"
             )
         for bins in self.candidates:
-            check_bins(bins)
+            check_count("bins", bins)
         check_count("steps", self.steps)
         check_beta_order(self.beta_order)
         check_penalties(self.alpha_balance, self.balance)

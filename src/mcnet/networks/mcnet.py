@@ -9,14 +9,13 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, clip_scores, log_loss_sum, logit
 from mcnet._shared.messages import need_extra, warn
 from mcnet.calibrators.base import FieldUse
-from mcnet.calibrators.parameters import balanced_field_use, check_beta_order, check_bins, check_penalties
+from mcnet.calibrators.parameters import balanced_field_use, check_beta_order, check_count, check_penalties
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.networks.calibrator import FitRows, NetworkCalibrator, training_cells
 from mcnet.networks.training_points import (
     TrainedFunction,
     check_choices,
-    check_count,
     check_device,
     check_rate,
     check_seed,
@@ -28,44 +27,6 @@ from mcnet.sketch.sketch import Sketch
 
 if TYPE_CHECKING:
     from mcnet.networks.bank import BankConfig, BankFit
-
-# The settings of MCNet's networks, checked: their shape, their training, where they are trained.
-
-_CHOICES = ("network", "derivative", "space", "lower", "training", "start", "quadrature")
-_COUNTS = ("embedding", "epochs", "batch")
-_SWITCHES = ("field_aware", "guarantee", "warm_start", "share_embedding", "scale")
-
-
-def check_network(calibrator: Any) -> None:
-    """Raise InputError if a setting of MCNet's networks cannot be used."""
-    check_choices(**{name: getattr(calibrator, name) for name in _CHOICES})
-    if calibrator.activation is not None:
-        check_choices(activation=calibrator.activation)
-    for name in _SWITCHES:
-        check_switch(name, getattr(calibrator, name))
-    for name in _COUNTS:
-        check_count(name, getattr(calibrator, name))
-    if calibrator.steps is not None:
-        check_count("steps", calibrator.steps)
-    check_widths("hidden", calibrator.hidden)
-    if calibrator.learning_rate is not None:
-        check_rate("learning_rate", calibrator.learning_rate, above_zero=True)
-    check_rate("weight_decay", calibrator.weight_decay)
-    check_seed(calibrator.seed)
-    if calibrator.progress is not None and not callable(calibrator.progress):
-        raise InputError(f"progress is {calibrator.progress!r}; it must be a function of (steps done, steps, loss)")
-    check_device(calibrator.device)
-    if not calibrator.scale and calibrator.training == "sketch":
-        raise InputError(
-            "scale=False leaves out the scale of each bin, which training on a sketch solves for; "
-            "use training='rows', or leave scale=True"
-        )
-    if calibrator.quadrature == "lean" and (calibrator.training == "sketch" or calibrator.steps is None):
-        raise InputError(
-            "quadrature='lean' integrates the gradient of each row's own integral; it needs training='rows' and a "
-            "number of steps, as the rows of a bin share their nodes otherwise"
-        )
-
 
 # How many bins, and what a training on rows has to be warned of.
 
@@ -343,10 +304,44 @@ class MCNet(NetworkCalibrator):
 
     def _check_parameters(self) -> None:
         need_extra("networks", self.method)
-        check_bins(self.bins, auto=True)
+        check_count("bins", self.bins, "auto")
         check_beta_order(self.beta_order)
         check_penalties(self.alpha_balance, self.balance)
-        check_network(self)
+        check_choices(
+            network=self.network,
+            derivative=self.derivative,
+            space=self.space,
+            lower=self.lower,
+            training=self.training,
+            start=self.start,
+            quadrature=self.quadrature,
+        )
+        if self.activation is not None:
+            check_choices(activation=self.activation)
+        for name in ("field_aware", "guarantee", "warm_start", "share_embedding", "scale"):
+            check_switch(name, getattr(self, name))
+        for name in ("embedding", "epochs", "batch"):
+            check_count(name, getattr(self, name))
+        if self.steps is not None:
+            check_count("steps", self.steps)
+        check_widths("hidden", self.hidden)
+        if self.learning_rate is not None:
+            check_rate("learning_rate", self.learning_rate, above_zero=True)
+        check_rate("weight_decay", self.weight_decay)
+        check_seed(self.seed)
+        if self.progress is not None and not callable(self.progress):
+            raise InputError(f"progress is {self.progress!r}; it must be a function of (steps done, steps, loss)")
+        check_device(self.device)
+        if not self.scale and self.training == "sketch":
+            raise InputError(
+                "scale=False leaves out the scale of each bin, which training on a sketch solves for; "
+                "use training='rows', or leave scale=True"
+            )
+        if self.quadrature == "lean" and (self.training == "sketch" or self.steps is None):
+            raise InputError(
+                "quadrature='lean' integrates the gradient of each row's own integral; it needs training='rows' and a "
+                "number of steps, as the rows of a bin share their nodes otherwise"
+            )
 
     def _train(self, sketch: Sketch, earlier: Any) -> TrainedFunction:
         from mcnet.networks.bank import fit_bank
@@ -396,36 +391,26 @@ class MCNet(NetworkCalibrator):
 
     def _config(self, bins: int) -> "BankConfig":
         """Return the settings as the networks take them."""
-        from mcnet.networks.bank import BankConfig
-        from mcnet.networks.monotone import BankShape
-        from mcnet.networks.objective import Penalties, Priors
+        from mcnet.networks.bank import BankConfig, paper_config
+        from mcnet.networks.objective import Penalties
 
         literal = self.training == "rows"
-        shape = BankShape(
+        usual = paper_config(self.field_aware)[0] if literal else BankConfig(least_positives=25.0)
+        shape = replace(
+            usual.shape,
             hidden=tuple(self.hidden),
             embedding=self.embedding,
             share_embedding=self.share_embedding,
             positive=self.derivative,
-            activation=self.activation or ("relu" if literal else "silu"),
+            activation=self.activation or usual.shape.activation,
             scale=self.scale,
             space=self.space,
             lower=self.lower,
             start=self.start,
             network=self.network,
-            standardise="none" if literal else "bin",
-            direct=not literal,
         )
-        return BankConfig(
-            bins=bins,
-            shape=shape,
-            # The priors are ours; the paper has none.
-            priors=Priors(*[np.inf] * 6) if literal else Priors(),
-            penalties=Penalties(self.beta_order, self.alpha_balance, self.balance),
-            least_positives=0.0 if literal else 25.0,
-            unseen=0.0 if literal else 0.03,
-            seed=self.seed,
-            device=self.device,
-        )
+        penalties = Penalties(self.beta_order, self.alpha_balance, self.balance)
+        return replace(usual, bins=bins, shape=shape, penalties=penalties, seed=self.seed, device=self.device)
 
     def _restored_function(self, state: TrainingState) -> TrainedFunction:
         from mcnet.networks.bank import restore_bank

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, ScoreType, logit
+from mcnet.calibrators.parameters import check_count
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.networks.bank import BankConfig, BankFit, place_bins
@@ -20,7 +21,6 @@ from mcnet.networks.objective import Penalties, balance_loss, log_loss_in, order
 from mcnet.networks.optimise import Descent
 from mcnet.networks.training_points import (
     check_choices,
-    check_count,
     check_rate,
     check_seed,
     check_switch,

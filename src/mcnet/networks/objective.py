@@ -154,25 +154,17 @@ class Penalties:
 
 
 @dataclass(frozen=True)
-class _Fixed:
-    """What does not change during training: integration weights, lower limits and the cells themselves."""
-
-    origin: Tensor
-    weight: Tensor
-    positives: Tensor
-
-    def to(self, dtype: torch.dtype) -> "_Fixed":
-        """Return the same in another type of number."""
-        return _Fixed(self.origin.to(dtype), self.weight.to(dtype), self.positives.to(dtype))
-
-
-@dataclass(frozen=True)
 class _Shapes:
-    """What offset and scale act on: the integrals up to every cell and end of a bin, and the log-derivatives."""
+    """What offset and scale act on: the integrals up to every cell and end of a bin, and the log-derivatives.
+
+    Beside them what does not change during training: the lower limits, and the cells themselves.
+    """
 
     area: Tensor
     log_derivative: Tensor
-    fixed: _Fixed
+    origin: Tensor
+    weight: Tensor
+    positives: Tensor
 
 
 class BankObjective:
@@ -214,13 +206,9 @@ class BankObjective:
         # Networks that have no value are integrated by a rule, which for cells that stay is a matrix.
         self.points = torch.as_tensor(points, device=device)
         self.matrix = None if bank.network.has_value else tensor(bank.rule(nodes)(points, bins))
-        self.fixed = _Fixed(
-            origin=bank.origin.to(dtype)[:, None],
-            weight=tensor(grid.weight),
-            positives=tensor(grid.positives),
-        )
+        self.fixed = (bank.origin.to(dtype)[:, None], tensor(grid.weight), tensor(grid.positives))
         self.apart = tensor(_apart(grid, (left + right) / 2.0, bank.shape.space)[:, None])
-        self.context = torch.arange(len(cells.codes), device=device)[None, :, None].expand_as(self.fixed.weight)
+        self.context = torch.arange(len(cells.codes), device=device)[None, :, None].expand(grid.weight.shape)
         self.mass = float(grid.weight.sum())
         layers = zip(bank.shape.hidden, (*bank.shape.hidden[1:], 1), strict=True)
         self.work = float(self.nodes.numel() * len(self.shapes) * sum(a * b for a, b in layers))
@@ -236,7 +224,7 @@ class BankObjective:
             area = self.bank.rise(self.points, context[:, self.shape_of].expand(-1, self.points.shape[1], -1))
         else:
             area = torch.matmul(self.matrix.to(dtype), derivative[..., None])[..., 0]
-        return bias.to(dtype), _Shapes(area.to(dtype), derivative.log(), self.fixed.to(dtype))
+        return bias.to(dtype), _Shapes(area.to(dtype), derivative.log(), *(part.to(dtype) for part in self.fixed))
 
     def evaluate(self) -> Step:
         """Return the loss now; its handle is the offset and log-scale of every bin and context."""
@@ -289,55 +277,53 @@ class BankObjective:
         The log-loss of the cells is replaced by its second-order expansion in the two numbers of each bin and context,
         so that a product with the Hessian costs nothing per cell. For logit space without a balance term.
         """
-        fixed = shapes.fixed
         rise = bias[..., 1].exp()[..., None] * shapes.area
-        cells, rise = ((fixed.origin + bias[..., 0])[..., None] + rise)[..., :-2], rise[..., :-2]
+        cells, rise = ((shapes.origin + bias[..., 0])[..., None] + rise)[..., :-2], rise[..., :-2]
         chance = torch.sigmoid(cells)
-        excess = (fixed.weight * chance - fixed.positives) / self.mass
-        information = fixed.weight * chance * (1.0 - chance) / self.mass
+        excess = (shapes.weight * chance - shapes.positives) / self.mass
+        information = shapes.weight * chance * (1.0 - chance) / self.mass
         slope = torch.stack([excess.sum(-1), (excess * rise).sum(-1)], dim=-1)
         mixed = (information * rise).sum(-1)
         corner = (information * rise.square() + excess * rise).sum(-1)
         bend = torch.stack([information.sum(-1), mixed, mixed, corner], dim=-1).reshape(*mixed.shape, 2, 2)
         if self.one_function:
             slope, bend = slope.sum(1, keepdim=True), bend.sum(1, keepdim=True)
-        base = log_loss_from_logits(cells, fixed.weight, fixed.positives)
+        base = log_loss_from_logits(cells, shapes.weight, shapes.positives)
 
         def model(at: Tensor) -> Tensor:
             step = at - bias
             curved = torch.matmul(bend, step[..., None])[..., 0]
             rise_at_ends = at[..., 1].exp()[..., None] * shapes.area[..., -2:]
-            edges = (fixed.origin + at[..., 0])[..., None] + rise_at_ends
+            edges = (shapes.origin + at[..., 0])[..., None] + rise_at_ends
             return base + (step * (slope + 0.5 * curved)).sum() + self._order_and_priors(edges, at, shapes)
 
         return model
 
     def _loss(self, bias: Tensor, shapes: "_Shapes") -> tuple[Tensor, Tensor]:
         """Return the whole loss, and its approximate second derivative by each entry of `bias`."""
-        fixed = shapes.fixed
         rise = bias[..., 1].exp()[..., None] * shapes.area
-        values = (fixed.origin + bias[..., 0])[..., None] + rise
+        values = (shapes.origin + bias[..., 0])[..., None] + rise
         cells = values[..., :-2]
         if self.bank.shape.space == "logit":
-            loss = log_loss_from_logits(cells, fixed.weight, fixed.positives)
+            loss = log_loss_from_logits(cells, shapes.weight, shapes.positives)
             chance = torch.sigmoid(cells)
             information = chance * (1.0 - chance)
         else:
-            loss = log_loss_from_probabilities(cells, fixed.weight, fixed.positives)
+            loss = log_loss_from_probabilities(cells, shapes.weight, shapes.positives)
             chance = cells
             information = 1.0 / (cells * (1.0 - cells)).clamp_min(1e-4)
         if self.penalties.balance > 0:
             real = slice(0, self.originals)
             loss = loss + self.penalties.balance * balance_loss(
                 chance[:, real],
-                fixed.weight[:, real],
-                fixed.positives[:, real],
+                shapes.weight[:, real],
+                shapes.positives[:, real],
                 self.context[:, real],
                 self.originals,
                 self.penalties.normalise,
             )
         loss = loss + self._order_and_priors(values[..., -2:], bias, shapes)
-        information = (fixed.weight * information).detach() / self.mass
+        information = (shapes.weight * information).detach() / self.mass
         squares = torch.stack([torch.ones_like(information), rise[..., :-2].detach() ** 2], dim=-1)
         curvature = (information[..., None] * squares).sum(-2)
         return loss, curvature.sum(1, keepdim=True) if self.one_function else curvature

@@ -68,6 +68,24 @@ class RowFunction(Protocol):
         """Return the order loss at the current parameters."""
 
 
+class FixedFunction:
+    """A function that stays as it is: its points are logits calibrated already."""
+
+    space = "logit"
+    work = 0.0
+
+    def __init__(self) -> None:
+        self.module = nn.Module()
+
+    def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
+        """Return the points themselves."""
+        return points
+
+    def order_penalty(self) -> Tensor:
+        """Return 0: nothing falls that did not fall before."""
+        return torch.zeros(())
+
+
 @dataclass(frozen=True)
 class Rows:
     """Labelled rows as tensors: points in the units of the space, labels, weights, codes and features."""
@@ -183,14 +201,8 @@ def descend_on_rows(
     groups = int(rows.group.max()) + 1
     total = schedule.epochs * -(-len(train) // schedule.batch)
     total = min(total, schedule.max_steps or total)
-    best, best_values, waited, done, loss, remaining = (
-        float("inf"),
-        adam.values.clone(),
-        0,
-        0,
-        0.0,
-        float("nan"),
-    )
+    best, best_values, waited = float("inf"), adam.values.clone(), 0
+    done, loss, remaining = 0, 0.0, float("nan")
     extra = 0 if auxiliary is None else sum(p.numel() for p in auxiliary.parameters() if p.ndim == 2)
     with flush_denormals(), threads_for(schedule.batch * (function.work + extra)):
         if len(held):

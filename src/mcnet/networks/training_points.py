@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, IntArray, logit, sums_by
+from mcnet.calibrators.parameters import check_count
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.curves.compile import DENSE_PER_LOGIT, Projection, compile_table, dense_scores, project_monotone
 from mcnet.curves.curves import Curves
@@ -20,7 +21,7 @@ from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import equal_mass_cuts
 
-# Checks of the settings of networks, in words: choices, counts, rates, widths, where they are trained.
+# Checks of the settings of networks, in words: choices, rates, widths, where they are trained.
 
 _CHOICES = {
     "activation": ("silu", "tanh", "relu"),
@@ -53,12 +54,6 @@ def check_switch(name: str, value: Any) -> None:
     """Raise unless a setting is True or False."""
     if not isinstance(value, bool):
         raise InputError(f"{name} is {value!r}; it must be True or False")
-
-
-def check_count(name: str, value: Any) -> None:
-    """Raise unless a setting is a whole number above 0."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise InputError(f"{name} is {value!r}; it must be a whole number above 0")
 
 
 def check_widths(name: str, widths: Any) -> None:

@@ -125,9 +125,8 @@ def fit_features(
     calibrator : fitted on the same rows without features.
     plain : its probabilities of the rows.
     """
-    from mcnet.networks.adaptive import FixedFunction, row_function, with_function
     from mcnet.networks.objective import Penalties
-    from mcnet.networks.training import fit_with_auxiliary
+    from mcnet.networks.training import FixedFunction, fit_with_auxiliary
 
     assert rows.encoding is not None
     assert rows.features is not None
@@ -140,7 +139,7 @@ def fit_features(
         warn(f"{calibrator.method}: too few rows of one class to train a network on features; it adds nothing")
         schedule = replace(schedule, epochs=0)
     network: Any = getattr(calibrator, "network_", None)
-    function: RowFunction = row_function(network, codes) if joint else FixedFunction()
+    function: RowFunction = network.on_rows(codes) if joint else FixedFunction()
     fitted = fit_with_auxiliary(
         function,
         logit(rows.score) if joint else logit(plain),
@@ -161,7 +160,7 @@ def fit_features(
         device=device,
         groups=_groups(rows),
     )
-    trained = with_function(network, function) if joint else None
+    trained = network.with_function(function) if joint else None
     return FeatureTraining(fitted.auxiliary, trained, fitted.held, schedule)
 
 
