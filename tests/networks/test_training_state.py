@@ -44,6 +44,17 @@ def test_a_resumed_calibrator_predicts_the_same_and_continues(kind, rows, tmp_pa
     np.testing.assert_allclose(resumed.predict(rows[0]), fitted.predict(rows[0]), rtol=0.1)
 
 
+def test_settings_can_be_numbers_of_numpy(rows, tmp_path):
+    numbers = {"bins": np.int64(2), "hidden": (np.int32(4),), "embedding": np.int64(2), "beta_order": np.float32(0.5)}
+    fitted = mcnet.MCNet(**numbers, seed=np.int64(3)).fit(*rows)
+    plain = mcnet.MCNet(**SMALL, beta_order=0.5, seed=3).fit(*rows)
+    np.testing.assert_array_equal(fitted.predict(SCORES), plain.predict(SCORES))
+    fitted.save(tmp_path / "model.json", training_state=True)
+    resumed = mcnet.MCNet.resume(tmp_path / "model.json")
+    assert resumed.get_params() == plain.get_params()
+    np.testing.assert_array_equal(resumed.predict(SCORES), fitted.predict(SCORES))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_state_of_another_model_is_refused(kind, rows, tmp_path):
     one, other = KINDS[kind]().fit(*rows), KINDS[kind]().fit(rows[0] ** 2, rows[1])

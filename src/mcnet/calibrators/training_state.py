@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType
 from mcnet._shared.files import whole_file
 from mcnet._shared.messages import need_extra
-from mcnet.calibrators.base import Calibrator, Fitted
+from mcnet.calibrators.base import Calibrator, Fitted, plain_value
 from mcnet.errors import FileFormatError, InputError, NotSupportedError
 from mcnet.model.model import FIELD_ADVICE, CalibrationModel
 from mcnet.model.model_file import read_model
@@ -57,7 +57,7 @@ def save_state(model_path: str | PathLike[str], state: TrainingState) -> None:
     from safetensors.numpy import save_file
 
     arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
-    text = json.dumps(state.about, sort_keys=True)
+    text = json.dumps(state.about, sort_keys=True, default=plain_value)  # settings may be numbers of NumPy
     model = _model_checksum(model_path)
     metadata = {"about": text, "model": model, "checksum": _checksum(arrays, text, model)}
     with whole_file(state_path(model_path)) as part:

@@ -152,7 +152,7 @@ class AdaptiveFunction(nn.Module):
         self.config, self.sizes = config, sizes
         for name, values in dataclasses.asdict(statistics).items():
             self.register_buffer(name, torch.as_tensor(values))
-        generator = torch.Generator().manual_seed(config.seed)
+        generator = torch.Generator().manual_seed(int(config.seed))
 
         def table(*shape: int) -> nn.Parameter:
             bound = shape[0] ** -0.5 if len(shape) == 2 else 0.0

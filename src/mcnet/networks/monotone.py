@@ -298,7 +298,7 @@ class MonotoneBank(nn.Module):
             ("origin", centre),
         ):
             self.register_buffer(name, torch.as_tensor(np.array(values, dtype=np.float64)))
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(int(seed))
         tables = 1 if shape.share_embedding else bins
         self.tables = nn.ParameterList()
         for size in sizes:

@@ -171,7 +171,7 @@ class RowSchedule:
 
 def split_rows(count: int, schedule: RowSchedule) -> tuple[Tensor, Tensor, torch.Generator]:
     """Return the rows that judge, the rows to train on, and what the schedule draws its batches from."""
-    generator = torch.Generator().manual_seed(schedule.seed)
+    generator = torch.Generator().manual_seed(int(schedule.seed))
     order = torch.randperm(count, generator=generator)
     held = round(schedule.held_out * count)
     return order[:held], order[held:], generator
@@ -319,7 +319,7 @@ class AuxiliaryNetwork(nn.Module):
         self.shape = {"embedding": embedding, "hidden": list(hidden), "sizes": list(sizes)}
         self.register_buffer("centre", torch.as_tensor(np.array(centre), dtype=torch.float32))
         self.register_buffer("spread", torch.as_tensor(np.array(spread), dtype=torch.float32))
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(int(seed))
         self.tables = nn.ParameterList()
         for size in sizes:
             table = 0.1 * torch.randn(size + 1, embedding, generator=generator)

@@ -134,7 +134,7 @@ def fit_features(
     joint = isinstance(calibrator, NetworkCalibrator) and hasattr(calibrator, "network_")
     codes, sizes = rows.codes(calibrator.model_.contexts)
     codes = as_codes(codes, len(rows), sizes)
-    schedule = feature_schedule(len(rows), seed)
+    schedule = feature_schedule(len(rows), int(seed))
     if not _enough_to_judge(rows):
         warn(f"{calibrator.method}: too few rows of one class to train a network on features; it adds nothing")
         schedule = replace(schedule, epochs=0)
