@@ -165,7 +165,7 @@ def time_step(task: Task, function: RowFunction, repeats: int) -> tuple[float, i
     fields = 0 if isinstance(function, BankOnRows | BankOnSharedNodes | LineFunction) else 1
     codes = torch.as_tensor(sample.field.astype(np.int64))[:, None][:, :fields]
     weight, positives = torch.ones(count), torch.as_tensor(sample.label, dtype=torch.float32)
-    adam = FlatAdam(function.module.parameters(), (0.9, 0.999), 1e-8)
+    adam = FlatAdam(function.parameters(), (0.9, 0.999), 1e-8)
     kept: dict[int, int] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:

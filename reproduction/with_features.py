@@ -15,6 +15,7 @@ from mcnet.networks.monotone import MonotoneBank
 from mcnet.networks.training import AuxiliaryFit, RowSchedule, fit_with_auxiliary
 from mcnet.networks.training_points import TrainingCells
 from mcnet.networks.with_features import feature_schedule
+from mcnet.rows.contexts import distinct_contexts
 from reproduction.tasks import Features, Sample, Task
 
 __all__ = ["STOPPING", "BesideRecipe", "FittedBeside", "fit_beside"]
@@ -101,7 +102,7 @@ def fit_beside(
         bank = fit_bank(cells, config).bank
         batch = int(np.clip(len(sample) // 50, 64, 2048))
         schedule = RowSchedule(epochs=recipe.epochs, batch=batch, rate=1e-3, decay=1e-5, seed=recipe.seed)
-    contexts = np.unique(codes, axis=0) if recipe.field else np.empty((1, 0), dtype=np.int64)
+    contexts, _ = distinct_contexts(codes)
 
     def tell(epoch: int, fit: AuxiliaryFit) -> None:
         if after_epoch is not None:

@@ -128,7 +128,7 @@ def test_auxiliary_network_learns_what_the_score_does_not_know(kind: str, log) -
     )
     p = fit.predict(logit, codes, numbers, categories)
     assert np.corrcoef(p, chance)[0, 1] > 0.9
-    assert all(torch.isfinite(t).all() for t in (*fit.function.module.parameters(), *fit.auxiliary.parameters()))
+    assert all(torch.isfinite(t).all() for t in (*fit.function.parameters(), *fit.auxiliary.parameters()))
     unknown = fit.predict(logit[:5], codes[:5], numbers[:5], np.full((5, 1), 9))
     assert ((unknown > 0) & (unknown < 1)).all()
 

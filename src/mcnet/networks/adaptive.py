@@ -23,7 +23,7 @@ from mcnet.networks.objective import (
     order_loss,
 )
 from mcnet.networks.optimise import Descent, Schedule, Step, descend
-from mcnet.networks.training import training_state, with_arrays
+from mcnet.networks.training import RowFunction, training_state, with_arrays
 from mcnet.networks.training_points import TrainingCells, as_codes, pad_cells, with_unseen
 
 # What AdaCalib observes at its knots: where they lie, how many rows and positives are around them.
@@ -141,7 +141,7 @@ class AdaptiveConfig:
     device: str = "cpu"
 
 
-class AdaptiveFunction(nn.Module):
+class AdaptiveFunction(RowFunction):
     """Piecewise linear functions, one for each context and number of bins, and the choice among them."""
 
     space = "logit"
@@ -181,11 +181,6 @@ class AdaptiveFunction(nn.Module):
             nn.init.zeros_(last)
         # One level for each number of bins, which can be solved for: no candidate ends with a bias of its own.
         self.level = nn.Parameter(torch.zeros(choices))
-
-    @property
-    def module(self) -> nn.Module:
-        """The function itself."""
-        return self
 
     def node_values(self) -> Tensor:
         """Return the values `[C, nodes]` at the knots of every context, candidates side by side."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mcnet._shared.arrays import FloatArray, IntArray, clip_scores
 from mcnet.calibrators.training_state import TrainingState
 from mcnet.errors import InputError
-from mcnet.networks.monotone import BankOfContexts, BankShape, Functions, MonotoneBank, Ranges, Rule
+from mcnet.networks.monotone import BankShape, Functions, MonotoneBank, Ranges, Rule
 from mcnet.networks.objective import BankObjective, Penalties, Priors, order_loss
 from mcnet.networks.optimise import Descent, Progress, Schedule, descend
 from mcnet.networks.training import (
@@ -44,7 +44,7 @@ def interpolate(knots: Tensor, values: Tensor, points: Tensor) -> Tensor:
     return low + share * (high - low)
 
 
-class LineFunction(nn.Module):
+class LineFunction(RowFunction):
     """A line plot that can be trained on rows, alone or beside an auxiliary network."""
 
     knots: Tensor
@@ -57,11 +57,6 @@ class LineFunction(nn.Module):
         # What is learnt is the distance from the identity, so weight decay pulls towards no change.
         moves = np.zeros(len(knots)) if values is None else np.asarray(values) - knots
         self.moves = nn.Parameter(torch.as_tensor(moves, dtype=torch.float32))
-
-    @property
-    def module(self) -> nn.Module:
-        """The function itself."""
-        return self
 
     @property
     def values(self) -> Tensor:
@@ -218,7 +213,7 @@ class BankFit:
 
     def on_rows(self, codes: IntArray) -> "BankOnSharedNodes":
         """Return a copy of the bank, to be trained on rows with these field codes; it watches their order."""
-        contexts = np.unique(codes, axis=0) if codes.shape[1] else np.empty((1, 0), dtype=np.int64)
+        contexts, _ = distinct_contexts(codes)
         return BankOnSharedNodes(copy.deepcopy(self.bank), torch.as_tensor(contexts, device=self.bank.left.device))
 
     def with_function(self, function: "BankOnSharedNodes") -> "BankFit":
@@ -323,18 +318,23 @@ def _continued(warm: BankFit, cells: TrainingCells, config: BankConfig) -> Monot
 # either rule; a step takes a hundredth of the multiplications.
 
 
-@dataclass
+class BankOfContexts(RowFunction):
+    """A bank, and the field codes `[C, fields]` of the contexts over which the order penalty is summed."""
+
+    def __init__(self, bank: MonotoneBank, contexts: Tensor) -> None:
+        super().__init__()
+        self.bank, self.contexts = bank, contexts
+        self.space, self.work = bank.shape.space, bank.work
+
+
 class BankOnSharedNodes(BankOfContexts):
     """A bank as a function of rows; `nodes` Gauss nodes in each of a bin's two panels, shared by its rows."""
 
-    nodes: int = 6
-    # The functions of the contexts as the last call of `at_rows` found them: the order penalty of the same step.
-    _kept: Functions | None = field(default=None, init=False, repr=False)
-
-    @property
-    def work(self) -> float:
-        """Multiplications for one row: those of a bin and context are shared by its rows, so there are few."""
-        return self.bank.work
+    def __init__(self, bank: MonotoneBank, contexts: Tensor, nodes: int = 6) -> None:
+        super().__init__(bank, contexts)
+        self.nodes = nodes
+        # The functions of the contexts as the last call of `at_rows` found them: the order penalty of the same step.
+        self._kept: Functions | None = None
 
     @cached_property
     def _places(self) -> Tensor:
@@ -396,17 +396,13 @@ class BankOnSharedNodes(BankOfContexts):
 # MCNet as the paper trains it: the same bank, in probability space, on rows in mini-batches.
 
 
-@dataclass
 class BankOnRows(BankOfContexts):
     """A bank as a function of rows: `steps` + 1 Clenshaw–Curtis nodes for each of them."""
 
-    steps: int = 50
-    lean: bool = False
-
-    @property
-    def work(self) -> float:
-        """Return how many multiplications one row takes."""
-        return self.bank.work if self.bank.network.has_value else (self.steps + 1) * self.bank.work
+    def __init__(self, bank: MonotoneBank, contexts: Tensor, steps: int = 50, lean: bool = False) -> None:
+        super().__init__(bank, contexts)
+        self.steps, self.lean = steps, lean
+        self.work = bank.work if bank.network.has_value else (steps + 1) * bank.work
 
     def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
         """Return the functions at rows."""
@@ -462,7 +458,7 @@ def fit_bank_on_rows(
     usual, usual_schedule = paper_config(field=bool(sizes))
     config, schedule = config or (warm.config if warm else usual), schedule or usual_schedule
     table = as_codes(codes, len(logit), sizes)
-    contexts = np.unique(table, axis=0) if sizes else np.empty((1, 0), dtype=np.int64)
+    contexts, _ = distinct_contexts(table)
     mass = np.ones(len(logit)) if weight is None else np.asarray(weight, dtype=np.float64)
     TrainingCells.of(logit, mass, mass * label)
     points = points_in(config.shape.space, logit, score)

@@ -503,24 +503,3 @@ def _slots(bins: Tensor, count: int) -> tuple[Tensor, int]:
     slot = torch.empty_like(bins)
     slot[order] = torch.arange(len(bins), device=bins.device) - first[bins[order]]
     return slot, max(int(sizes.max()), 1)
-
-
-# A bank and the contexts that it is trained on: what every way to evaluate it at rows has in common.
-
-
-@dataclass
-class BankOfContexts:
-    """A bank, and the field codes `[C, fields]` of the contexts over which the order penalty is summed."""
-
-    bank: MonotoneBank
-    contexts: Tensor
-
-    @property
-    def space(self) -> str:
-        """The space the bank lives in."""
-        return self.bank.shape.space
-
-    @property
-    def module(self) -> nn.Module:
-        """The bank."""
-        return self.bank

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -46,36 +46,28 @@ def training_state(
 # Training on rows in mini-batches: as the paper does it, and for whatever needs the features of a row.
 
 
-class RowFunction(Protocol):
+class RowFunction(nn.Module):
     """A calibration function that can be evaluated, and differentiated, one row at a time."""
 
-    @property
-    def space(self) -> str:
-        """Where the function lives: `"logit"` or `"probability"`."""
-
-    @property
-    def module(self) -> nn.Module:
-        """The module with the parameters."""
-
-    @property
-    def work(self) -> float:
-        """Roughly how many multiplications a row takes."""
+    space: str
+    """Where the function lives: `"logit"` or `"probability"`."""
+    work: float
+    """Roughly how many multiplications a row takes."""
 
     def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
         """Return values for points `[B]` and field codes `[B, fields]`, in the units of the space."""
+        raise NotImplementedError
 
     def order_penalty(self) -> Tensor:
         """Return the order loss at the current parameters."""
+        raise NotImplementedError
 
 
-class FixedFunction:
+class FixedFunction(RowFunction):
     """A function that stays as it is: its points are logits calibrated already."""
 
     space = "logit"
     work = 0.0
-
-    def __init__(self) -> None:
-        self.module = nn.Module()
 
     def at_rows(self, points: Tensor, codes: Tensor) -> Tensor:
         """Return the points themselves."""
@@ -193,7 +185,7 @@ def descend_on_rows(
     """
     if auxiliary is not None and function.space != "logit":
         raise InputError("an auxiliary network adds to logits: the function must live in logit space")
-    modules = [function.module] if auxiliary is None else [function.module, auxiliary]
+    modules = [function] if auxiliary is None else [function, auxiliary]
     adam = FlatAdam([p for m in modules for p in m.parameters()], (0.9, 0.999), 1e-8, schedule.decay)
     held, train, generator = split_rows(len(rows), schedule)
     held, train = held.to(rows.points.device), train.to(rows.points.device)
@@ -428,7 +420,7 @@ def fit_with_auxiliary(
     network = AuxiliaryNetwork(
         dense.mean(axis=0), np.where(spread > 0, spread, 1.0), sizes, embedding, hidden, schedule.seed
     )
-    network, _ = network.to(device), function.module.to(device)
+    network, _ = network.to(device), function.to(device)
     rows = Rows.of(np.asarray(logit), label, codes, weight, dense, categories, device, groups)
     held = split_rows(len(rows), schedule)[0].numpy()
 

@@ -158,7 +158,7 @@ def fit_features(
         schedule=schedule,
         progress=progress,
         device=device,
-        groups=_groups(rows),
+        groups=np.column_stack([column.codes for column in rows.fields]) if rows.fields else None,
     )
     trained = network.with_function(function) if joint else None
     return FeatureTraining(fitted.auxiliary, trained, fitted.held, schedule)
@@ -169,14 +169,6 @@ def _enough_to_judge(rows: FitRows) -> bool:
     labels = rows.label if rows.weight is None else rows.label[rows.weight > 0.0]
     rarer = min(float((labels > 0.0).sum()), float((labels < 1.0).sum()))
     return rarer * _HELD_OUT >= 3.0
-
-
-def _groups(rows: FitRows) -> IntArray | None:
-    """Return the field values of the rows as numbers, for the balance term."""
-    if not rows.fields:
-        return None
-    columns = [np.unique(column.codes, return_inverse=True)[1] for column in rows.fields]
-    return np.column_stack(columns).astype(np.int64)
 
 
 # WithFeatures: a calibrator with a network on the features of a row beside it.
