@@ -92,7 +92,7 @@ class BasePredictor:
         parts = []
         for start in range(0, len(features), BLOCK):
             block = features.take(slice(start, start + BLOCK))
-            logit = self.network(_numbers(block.numbers), torch.from_numpy(_places(block.categories, self.known)))
+            logit = self.network(*_inputs(block, self.known))
             parts.append(torch.sigmoid(logit.double()).numpy())
         return np.concatenate(parts) if parts else np.zeros(0)
 
@@ -192,17 +192,10 @@ def _survey(features: Features, used: NDArray[np.bool_]) -> tuple[tuple[NDArray[
     return tuple(ids), torch.tensor(mean, dtype=torch.float32), torch.tensor(spread, dtype=torch.float32)
 
 
-def _places(categories: NDArray[np.int32], known: tuple[NDArray[np.int32], ...]) -> NDArray[np.int64]:
-    """Return the row of each id in its table: 0 for unseen ones, then the known ones in order."""
-    result = np.zeros(categories.shape, dtype=np.int64)
-    for i, ids in enumerate(known):
-        place = np.minimum(np.searchsorted(ids, categories[:, i]), len(ids) - 1)
-        result[:, i] = np.where(ids[place] == categories[:, i], place + 1, UNSEEN)
-    return result
-
-
-def _numbers(numbers: NDArray[np.float32]) -> Tensor:
-    return torch.from_numpy(np.nan_to_num(np.asarray(numbers, dtype=np.float32)))
+def _inputs(features: Features, known: tuple[NDArray[np.int32], ...]) -> tuple[Tensor, Tensor]:
+    """Return the numbers, and the row of each id in its table: UNSEEN, then the known ones in order."""
+    numbers = np.nan_to_num(np.asarray(features.numbers, dtype=np.float32))
+    return torch.from_numpy(numbers), torch.from_numpy(features.places(known) + 1)
 
 
 def _batches(
@@ -219,7 +212,7 @@ def _batches(
         rows = slice(start, start + BLOCK)
         kept = used[rows]
         block, target = features.take(rows).take(kept), label[rows][kept]
-        numbers, places = _numbers(block.numbers), torch.from_numpy(_places(block.categories, known))
+        numbers, places = _inputs(block, known)
         targets = torch.from_numpy(target.astype(np.float32))
         # A last batch of one row would have no spread to normalise by.
         for part in torch.split(torch.from_numpy(draw.permutation(len(target))), size):
@@ -240,7 +233,7 @@ def _held_out_loss(
     for start in range(0, len(label), BLOCK):
         rows = slice(start, start + BLOCK)
         block = features.take(rows).take(held[rows])
-        logit = network(_numbers(block.numbers), torch.from_numpy(_places(block.categories, known)))
+        logit = network(*_inputs(block, known))
         target = torch.from_numpy(label[rows][held[rows]].astype(np.float32))
         total += float(nn.functional.binary_cross_entropy_with_logits(logit, target, reduction="sum"))
     return total / max(int(held.sum()), 1)

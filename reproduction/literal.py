@@ -181,10 +181,9 @@ def objective_and_gradient(fit: BankFit, task: Task, recipe: LiteralRecipe) -> t
     At an optimum the norm is 0, but for the kinks of ReLU and of the order term.
     """
     rows = task.validation
-    codes, sizes = _codes(task, rows, recipe.field)
+    codes, _ = _codes(task, rows, recipe.field)
     table = np.zeros((len(rows), 0), dtype=np.int64) if codes is None else codes
-    contexts = np.unique(table, axis=0) if sizes else np.empty((1, 0), dtype=np.int64)
-    function = BankOnSharedNodes(copy.deepcopy(fit.bank), torch.as_tensor(contexts))
+    function = fit.on_rows(table)
     parameters = list(function.bank.parameters())
     label, scores = torch.as_tensor(rows.label, dtype=torch.float32), torch.as_tensor(clip_scores(rows.score))
     given, ones = torch.as_tensor(table), torch.ones(len(rows))

@@ -1,6 +1,7 @@
 """A task: scored validation rows to calibrate on, scored test rows to judge on."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +36,14 @@ class Features:
     def take(self, rows: Any) -> "Features":
         """Return some of the rows."""
         return Features(self.numbers[rows], self.categories[rows])
+
+    def places(self, known: Sequence[NDArray[np.int32]]) -> NDArray[np.int64]:
+        """Return the place of each category among the known ones of its column, in order; -1 where it is unseen."""
+        result = np.empty(self.categories.shape, dtype=np.int64)
+        for i, ids in enumerate(known):
+            place = np.minimum(np.searchsorted(ids, self.categories[:, i]), len(ids) - 1)
+            result[:, i] = np.where(ids[place] == self.categories[:, i], place, -1)
+        return result
 
     def half(self) -> "Features":
         """Return every second column of the numbers and of the categories, the first ones included."""

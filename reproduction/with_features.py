@@ -70,8 +70,8 @@ class FittedBeside:
     def predict(self, sample: Sample) -> FloatArray:
         """Return the probabilities of rows with features."""
         features, points = _features(sample), logit(clip_scores(sample.score))
-        places = _places(features.categories, self.known)
-        return self.fit.predict(points, _codes(sample, self.field), features.numbers, places)
+        codes = _codes(sample, self.field)
+        return self.fit.predict(points, codes, features.numbers, features.places(self.known))
 
 
 def fit_beside(
@@ -115,7 +115,7 @@ def fit_beside(
         codes,
         sizes,
         features.numbers,
-        _places(features.categories, known),
+        features.places(known),
         tuple(len(ids) for ids in known),
         penalties=config.penalties,
         schedule=schedule,
@@ -132,12 +132,3 @@ def _features(sample: Sample) -> Features:
 
 def _codes(sample: Sample, field: bool) -> NDArray[np.int64]:
     return sample.field[:, None].astype(np.int64) if field else np.zeros((len(sample), 0), dtype=np.int64)
-
-
-def _places(categories: NDArray[np.int32], known: tuple[NDArray[np.int32], ...]) -> NDArray[np.int64]:
-    """Return the place of each category among the known ones, -1 where it is unseen."""
-    result = np.empty(categories.shape, dtype=np.int64)
-    for i, ids in enumerate(known):
-        place = np.minimum(np.searchsorted(ids, categories[:, i]), len(ids) - 1)
-        result[:, i] = np.where(ids[place] == categories[:, i], place, -1)
-    return result
