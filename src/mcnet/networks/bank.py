@@ -460,7 +460,6 @@ def fit_bank_on_rows(
     table = as_codes(codes, len(logit), sizes)
     contexts, _ = distinct_contexts(table)
     mass = np.ones(len(logit)) if weight is None else np.asarray(weight, dtype=np.float64)
-    TrainingCells.of(logit, mass, mass * label)
     points = points_in(config.shape.space, logit, score)
     if warm is None:
         ranges = place_bins(points, mass, mass * label, config)

@@ -108,8 +108,6 @@ class Rows:
         balance term compares, the codes if not given.
         """
         count = len(points)
-        if count == 0 or len(label) != count or len(codes) != count:
-            raise InputError("points, label and codes must have one entry per row each, and at least one row")
         groups = codes if groups is None else groups
         _, group = distinct_contexts(np.asarray(groups))
 
