@@ -30,7 +30,7 @@ from mcnet.plots.timeline import Drift, draw_drift
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.sketch.sketch import Sketch
-from mcnet.sketch.views import in_field_order, require_fields
+from mcnet.sketch.views import in_field_order
 
 # What the figures show of a sketch, computed as plain numbers.
 
@@ -370,7 +370,8 @@ def plot_curves(calibrator: Any, sketch: Sketch, field: Any = None) -> Any:
     """
     cells, contexts = np.arange(len(sketch)), None
     if field is not None:
-        require_fields(sketch, fitted_model(calibrator).needed_fields)
+        for name in fitted_model(calibrator).needed_fields:
+            sketch.contexts.index_of_field(name)  # refuses one that the sketch does not have
         values = field if isinstance(field, Mapping) else dict.fromkeys(sketch.contexts.names[:1], field)
         context = sketch.contexts.lookup(sketch.contexts.given({name: [value] for name, value in values.items()}))
         if context[0] < 0:
