@@ -93,6 +93,11 @@ def clip_scores(scores: FloatArray) -> FloatArray:
     return np.clip(scores, SCORE_FLOOR, 1.0 - SCORE_FLOOR)
 
 
+def clip_probabilities(probabilities: FloatArray) -> FloatArray:
+    """Return the probabilities moved into [PROBABILITY_FLOOR, 1 - PROBABILITY_FLOOR]."""
+    return np.clip(probabilities, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
+
+
 def inside_unit(*columns: FloatArray) -> bool:
     """Tell whether no column has a value outside [0, 1], nor NaN."""
     # NaN fails both comparisons, so one look at the extremes settles the usual case without a mask.

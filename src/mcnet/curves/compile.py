@@ -15,12 +15,13 @@ from mcnet._shared.arrays import (
     FloatArray,
     IntArray,
     MaskArray,
+    clip_probabilities,
     clip_scores,
     logit,
     sigmoid,
 )
 from mcnet.curves.curves import Curves
-from mcnet.curves.family import CurveFamily, Lines
+from mcnet.curves.family import LARGEST_LOGIT, CurveFamily, Lines
 
 # Place the knots of curves that are piecewise linear in logit space: more where a curve bends more.
 #
@@ -34,7 +35,6 @@ from mcnet.curves.family import CurveFamily, Lines
 
 LOGIT_EDGE = float(np.log1p(-SCORE_FLOOR) - np.log(SCORE_FLOOR))
 """The logit of the highest score, and minus that of the lowest."""
-_LARGEST = float(np.log1p(-PROBABILITY_FLOOR) - np.log(PROBABILITY_FLOOR))
 _STEP = 0.4
 """How far apart, at most, the bend is looked at, in logits."""
 _FILLED = 0.8
@@ -45,9 +45,9 @@ _STEEP = 2.0
 """On a line of this slope the bend may change within a step."""
 _CURVES_PER_KNOT_BLOCK = 128
 """Curves worked on at the same time: few enough for the cache."""
-_MOST_KNOT_REFINEMENTS = 24
-"""How often knots may be added where a line misses the function."""
-_KNOT_ROUNDING = 1e-15
+_MOST_REFINEMENTS = 24
+"""How often knots may be added, or intervals halved, where a line misses the function."""
+_ROUNDING = 1e-15
 _POWERS = 10.0 ** np.concatenate([[9.0], np.arange(9.0 - np.floor(np.log10(PROBABILITY_FLOOR)), 9.0, -1.0)])
 """What makes ten digits of a probability a whole number, by the whole part of its logarithm: 0, then −12 … −1."""
 _LEAST_KNOTS_PER_LOGIT = 1e-3
@@ -96,7 +96,7 @@ def _placed(lines: Lines, error: float) -> tuple[IntArray, FloatArray, FloatArra
     _, x, y = knots
     run, rise = np.diff(x), np.diff(y)
     left = np.flatnonzero(knots.between() & ((np.maximum(run, rise) > _CLOSE) | (rise > _STEEP * run)))
-    for _ in range(_MOST_KNOT_REFINEMENTS):
+    for _ in range(_MOST_REFINEMENTS):
         missed = left[_misses(knots.logits, knots.calibrated, left, error)]
         if not len(missed):
             break
@@ -110,7 +110,7 @@ def _placed(lines: Lines, error: float) -> tuple[IntArray, FloatArray, FloatArra
 
 def _corners(lines: Lines) -> _Points:
     """Return the points where the bounded lines change their slope, and others at most a step apart."""
-    limit = min(lines.limit, _LARGEST)
+    limit = min(lines.limit, LARGEST_LOGIT)
     marks = np.concatenate([lines.knots, [-limit, limit]])
     marks = np.unique(np.concatenate([[-LOGIT_EDGE, LOGIT_EDGE], marks[np.abs(marks) < LOGIT_EDGE]]))
     even = np.linspace(-LOGIT_EDGE, LOGIT_EDGE, 1 + int(np.ceil(2.0 * LOGIT_EDGE / _STEP)))[1:-1]
@@ -182,7 +182,7 @@ def _misses(x: FloatArray, y: FloatArray, left: IntArray, error: float) -> MaskA
     run = s_next - s
     share = np.divide(middle - s, run, out=np.zeros_like(run), where=run > 0.0)
     # Next to 1 a probability is itself known to no more than rounding.
-    allowed = 0.95 * error * tolerated(exact) + _KNOT_ROUNDING
+    allowed = 0.95 * error * tolerated(exact) + _ROUNDING
     missed: MaskArray = np.abs(p + share * (p_next - p) - exact) > allowed
     return missed
 
@@ -190,12 +190,12 @@ def _misses(x: FloatArray, y: FloatArray, left: IntArray, error: float) -> MaskA
 def _probabilities(knots: _Points, number: int) -> tuple[IntArray, FloatArray, FloatArray]:
     curve, x, y = knots
     scores, values = sigmoid(np.stack([x, y]))
-    scores = np.clip(scores, SCORE_FLOOR, 1.0 - SCORE_FLOOR)
+    scores = clip_scores(scores)
     keep = np.ones(len(x), dtype=bool)
     # Two knots at one score would be a jump.
     keep[1:] = (np.diff(scores) > 0.0) | ~knots.between()
     curve, scores = curve[keep], scores[keep]
-    values = short(np.clip(values[keep], PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR))
+    values = short(clip_probabilities(values[keep]))
     # Rounding may let a curve fall by a unit in the last place.
     for fallen in np.unique(curve[1:][(np.diff(values) < 0.0) & (curve[1:] == curve[:-1])]):
         part = np.flatnonzero(curve == fallen)
@@ -203,7 +203,7 @@ def _probabilities(knots: _Points, number: int) -> tuple[IntArray, FloatArray, F
     return np.bincount(curve, minlength=number), scores, values
 
 
-# Compile fitted functions to curves: evaluate densely, guarantee the order, keep few knots within an error bound.
+# Compile any functions: evaluate them densely, guarantee the order, keep few knots within an error bound.
 
 DEFAULT_ERROR = 1e-4
 """The error that a compiled curve may have, relative to p (next to 1: to 10·(1 − p)), against its function."""
@@ -218,9 +218,6 @@ _MOST_SHARED_VALUES = 10_000_000
 """How many probabilities the curves on a shared grid may have in all."""
 _MOST_CURVES_MEASURED = 2_000
 """Of curves on a shared grid, the error is measured on this many, spread evenly over all."""
-_MOST_REFINEMENTS = 24
-"""How often an interval may be halved where a line misses the function."""
-_ROUNDING = 1e-15
 _CURVES_WORTH_ARRAYS = 16
 """From this many curves on, choosing their knots together in arrays is faster than one by one."""
 
@@ -288,15 +285,10 @@ def compile_table(scores: FloatArray, values: FloatArray, error: float = DEFAULT
     A knot is placed greedily: a line from the last knot is stretched as far as the cone of slopes allowed by the points
     passed over permits.
     """
-    values = _inside(values)
+    values = clip_probabilities(values)
     # Half of the bound is kept for what happens between two points of the table.
     keep = _stretch(scores, values, 0.5 * error * tolerated(values))
     return Curves.of([(scores[mask], short(row[mask])) for mask, row in zip(keep, values, strict=True)])
-
-
-def _inside(values: FloatArray) -> FloatArray:
-    """Return probabilities moved into [PROBABILITY_FLOOR, 1 − PROBABILITY_FLOOR]."""
-    return np.clip(values, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
 
 
 def compile_functions(
@@ -319,31 +311,31 @@ def compile_functions(
     return Curves.of(pairs)
 
 
-def compile_lines(lines: Lines, error: float = DEFAULT_ERROR, *, of: int | None = None) -> Curves:
+def compile_lines(lines: Lines, *, of: int | None = None) -> Curves:
     """Return the curves of lines in logit space.
 
-    Up to a few thousand curves get their own knots, within `error`. More share one grid, as fine as a bounded memory
-    allows. Where these are a part of more curves, of which there are `of`, they are made as these would be.
+    Up to a few thousand curves get their own knots, within `DEFAULT_ERROR`. More share one grid, as fine as a bounded
+    memory allows. Where these are a part of more curves, of which there are `of`, they are made as these would be.
     """
     number = len(lines.values) if of is None else of
     if number <= _MOST_CURVES_WITH_OWN_KNOTS:
-        return place_knots(lines, error)
+        return place_knots(lines, DEFAULT_ERROR)
     logits = _shared_logits(lines.knots, _MOST_SHARED_VALUES // number)
     values = np.empty((len(lines.values), len(logits)))
     for start in range(0, len(values), _CURVES_PER_BLOCK):
         block = slice(start, start + _CURVES_PER_BLOCK)
-        np.maximum.accumulate(_inside(sigmoid(lines.rows(block).at(logits))), axis=1, out=values[block])
+        np.maximum.accumulate(clip_probabilities(sigmoid(lines.rows(block).at(logits))), axis=1, out=values[block])
     return Curves.sharing(sigmoid(logits), values)
 
 
-def compiled_error(lines: Lines, error: float = DEFAULT_ERROR) -> float:
+def compiled_error(lines: Lines) -> float:
     """Return the largest relative error that `compile_lines` leaves inside the lines' knots.
 
     On a shared grid it is measured on a sample of the curves.
     """
     number = len(lines.values)
     if number <= _MOST_CURVES_WITH_OWN_KNOTS:
-        return error
+        return DEFAULT_ERROR
     logits = _shared_logits(lines.knots, _MOST_SHARED_VALUES // number)
     inside = logits[(logits >= lines.knots[0]) & (logits <= lines.knots[-1])]
     middles = 0.5 * (inside[1:] + inside[:-1])
@@ -351,7 +343,7 @@ def compiled_error(lines: Lines, error: float = DEFAULT_ERROR) -> float:
     measured = np.linspace(0, number - 1, min(number, _MOST_CURVES_MEASURED)).astype(np.int64)
     for start in range(0, len(measured), _CURVES_PER_BLOCK):
         part = lines.rows(measured[start : start + _CURVES_PER_BLOCK])
-        exact, ends = (_inside(sigmoid(part.at(points))) for points in (middles, inside))
+        exact, ends = (clip_probabilities(sigmoid(part.at(points))) for points in (middles, inside))
         share = (sigmoid(middles) - sigmoid(inside[:-1])) / np.diff(sigmoid(inside))
         straight = ends[:, :-1] * (1.0 - share) + ends[:, 1:] * share
         worst = max(worst, float((np.abs(straight - exact) / tolerated(exact)).max(initial=0.0)))
@@ -383,12 +375,12 @@ def _look(
     """Return the scores, more of them where a line between two would miss the function, and its probabilities."""
 
     logits = logit(scores)
-    values = _inside(sigmoid(function(logits)))
+    values = clip_probabilities(sigmoid(function(logits)))
     left = np.flatnonzero(np.diff(scores) > 1e-12 * scores[1:])
     for _ in range(_MOST_REFINEMENTS):
         between = 0.5 * (logits[left] + logits[left + 1])
         middle = sigmoid(between)
-        result = _inside(sigmoid(function(between)))
+        result = clip_probabilities(sigmoid(function(between)))
         share = (middle - scores[left]) / (scores[left + 1] - scores[left])
         line = values[:, left] + share * (values[:, left + 1] - values[:, left])
         # Next to 1 a probability is itself known to no more than rounding.

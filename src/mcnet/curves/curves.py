@@ -1,7 +1,7 @@
 """Curves: the one representation of every fitted calibrator, and the uncertainty of a family of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import PROBABILITY_FLOOR, FloatArray, IntArray
+from mcnet._shared.arrays import FloatArray, IntArray, clip_probabilities
 from mcnet.curves.family import CurveFamily, round_to_digits
 from mcnet.errors import InputError
-
-# Curves: the one representation of every fitted calibrator.
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +110,7 @@ class Curves:
 
     def bounded(self) -> "Curves":
         """Return the curves with every probability moved into [PROBABILITY_FLOOR, 1 - PROBABILITY_FLOOR]."""
-        inside = np.clip(self.probabilities, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
-        return Curves(self.knots, self.grid_start, self.grid_of, inside, self.value_start)
+        return replace(self, probabilities=clip_probabilities(self.probabilities))
 
     def largest_drop(self) -> float:
         """Return by how much, at most, a curve falls anywhere from a lower score to a higher one."""
@@ -201,10 +198,9 @@ class CurveUncertainty:
 
     def deviations(self, codes: IntArray) -> FloatArray:
         """Return the posterior standard deviation of contexts at the places: `[contexts, places]`."""
-        columns = [codes[:, field] for field in range(self.family.fields)]
-        columns += [combination.codes(codes) for combination in self.family.combinations]
         variance = np.repeat(self.common[None, :], len(codes), axis=0)
-        for column, known, unseen, step in zip(columns, self.known, self.unseen, self.steps, strict=True):
+        parts = zip(self.family.columns(codes), self.known, self.unseen, self.steps, strict=True)
+        for column, known, unseen, step in parts:
             rows = np.concatenate([known, unseen[None, :]])
             index = np.where((column >= 0) & (column < len(known)), column, len(known))
             variance += _spread_out(rows[index], step, len(self.places))
@@ -212,13 +208,12 @@ class CurveUncertainty:
 
     def rounded(self) -> "CurveUncertainty":
         """Return the uncertainty with variances of three digits: what is served is what is written."""
-        return CurveUncertainty(
-            self.family,
-            round_to_digits(self.places, 9),
-            round_to_digits(self.common, 3),
-            tuple(round_to_digits(part, 3) for part in self.known),
-            tuple(round_to_digits(part, 3) for part in self.unseen),
-            self.steps,
+        return replace(
+            self,
+            places=round_to_digits(self.places, 9),
+            common=round_to_digits(self.common, 3),
+            known=tuple(round_to_digits(part, 3) for part in self.known),
+            unseen=tuple(round_to_digits(part, 3) for part in self.unseen),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,11 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import PROBABILITY_FLOOR, FloatArray, IntArray, clip_scores, logit, sigmoid
+from mcnet._shared.arrays import (
+    PROBABILITY_FLOOR,
+    FloatArray,
+    IntArray,
+    clip_probabilities,
+    clip_scores,
+    logit,
+    sigmoid,
+)
 from mcnet.rows.contexts import distinct_contexts
 
-# A family of curves: every combination of field values has one, made from a few numbers for each value.
-
+LARGEST_LOGIT = float(np.log1p(-PROBABILITY_FLOOR) - np.log(PROBABILITY_FLOOR))
+"""No calibrated logit is beyond ± this."""
 _EXACT_POWER = 22
 
 
@@ -131,6 +139,20 @@ class CurveFamily:
         """Return the number of fields."""
         return len(self.numbers) - len(self.combinations)
 
+    def columns(self, codes: IntArray) -> list[IntArray]:
+        """Return the codes of contexts `[contexts, fields]` in each field, then in each combination."""
+        return [*codes.T, *(combination.codes(codes) for combination in self.combinations)]
+
+    @cached_property
+    def common(self) -> FloatArray:
+        """The log-slope of each panel of the common curve, then its offset."""
+        return np.append(self.log_slope, self.offset)
+
+    @cached_property
+    def by_number(self) -> FloatArray:
+        """How each number moves these: `[numbers, panels + 1]`."""
+        return np.ascontiguousarray(np.column_stack([self.log_slope_by.T, self.offset_by]))
+
     def lines(self, codes: NDArray[Any]) -> Lines:
         """Return the curves of contexts given by their codes `[contexts, fields]`."""
         moved = self.moved(np.asarray(codes, dtype=np.int64).reshape(len(codes), self.fields))
@@ -143,10 +165,8 @@ class CurveFamily:
 
     def moved(self, codes: IntArray) -> FloatArray:
         """Return the numbers of each context `[contexts, numbers]`: the sum over its known values."""
-        columns = [codes[:, field] for field in range(self.fields)]
-        columns += [combination.codes(codes) for combination in self.combinations]
         moved = np.zeros((len(codes), len(self.offset_by)))
-        for column, numbers in zip(columns, self.numbers, strict=True):
+        for column, numbers in zip(self.columns(codes), self.numbers, strict=True):
             known = (column >= 0) & (column < len(numbers))
             moved[known] += numbers[column[known]]
         return moved
@@ -296,7 +316,6 @@ REMEMBERED_CONTEXTS = 4_096
 """Contexts of single rows that are kept, about 4 kB each."""
 
 _ROUNDING = 2.0**26
-_LARGEST_LOGIT = float(np.log1p(-PROBABILITY_FLOOR) - np.log(PROBABILITY_FLOOR))
 
 
 class _Contexts(NamedTuple):
@@ -327,14 +346,6 @@ class FamilyEvaluator:
         scores, logits = scores[rising], logits[rising]
         panel = np.searchsorted(knots, logits, side="right")
         return scores, logits, panel, logits - knots[np.maximum(panel - 1, 0)]
-
-    @cached_property
-    def _common(self) -> FloatArray:
-        return np.append(self.family.log_slope, self.family.offset)
-
-    @cached_property
-    def _by_number(self) -> FloatArray:
-        return np.column_stack([self.family.log_slope_by.T, self.family.offset_by])
 
     def predict(self, scores: FloatArray, codes: NDArray[Any]) -> FloatArray:
         """Return the probability of each row from its score and its codes `[rows, fields]`.
@@ -367,7 +378,7 @@ class FamilyEvaluator:
                 self._remembered.clear()
             values, slopes = self._contexts(np.array([codes], dtype=np.int64))
             remembered = self._remembered[codes] = values[0].tolist(), slopes[0].tolist()
-        scores, limit = self._scores, min(self.family.limit, _LARGEST_LOGIT)
+        scores, limit = self._scores, min(self.family.limit, LARGEST_LOGIT)
         score = min(max(score, scores[0]), scores[-1])
         left = min(bisect_right(scores, score) - 1, len(scores) - 2)
         # The steps of `_at` in plain numbers, which are the same to the bit; the exponential is NumPy's in both.
@@ -385,12 +396,12 @@ class FamilyEvaluator:
         family = self.family
         moved = family.moved(codes)
         # One column more: the offset is summed up beside the log-slopes.
-        sums = np.repeat(self._common[None, :], len(codes), axis=0)
+        sums = np.repeat(family.common[None, :], len(codes), axis=0)
         if len(codes) == 1:
-            terms = np.concatenate([sums, moved[0, :, None] * self._by_number])
+            terms = np.concatenate([sums, moved[0, :, None] * family.by_number])
             sums = np.add.accumulate(terms, axis=0)[-1:]
         else:
-            for number, by_number in enumerate(self._by_number):
+            for number, by_number in enumerate(family.by_number):
                 sums += moved[:, number, None] * by_number
         offsets, slopes = sums[:, -1], np.exp(sums[:, :-1])
         climbed = np.zeros((len(codes), len(family.knots)))
@@ -415,7 +426,7 @@ class FamilyEvaluator:
         calibrated = start + contexts.slopes[which, panel] * distances[point]
         end = contexts.values[which, np.minimum(panel, last)]
         calibrated = np.where(panel <= last, np.minimum(calibrated, end), calibrated)
-        calibrated = believable(calibrated, x, min(self.family.limit, _LARGEST_LOGIT))
+        calibrated = believable(calibrated, x, min(self.family.limit, LARGEST_LOGIT))
         return _monotone_sigmoid(np.rint(calibrated * _ROUNDING) / _ROUNDING)
 
 
@@ -440,4 +451,4 @@ def _monotone_sigmoid(logits: FloatArray) -> FloatArray:
     small = np.exp(-np.abs(logits))
     rarer = small / (1.0 + small)
     p = np.where(logits > 0.0, 1.0 - rarer, rarer)
-    return np.clip(p, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
+    return clip_probabilities(p)

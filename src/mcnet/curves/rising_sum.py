@@ -15,20 +15,18 @@ from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from itertools import pairwise
-from math import frexp, inf, ldexp, log
+from math import frexp, inf, ldexp
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import PROBABILITY_FLOOR, SCORE_FLOOR, CodeArray, FloatArray, IntArray, clip_scores
+from mcnet._shared.arrays import SCORE_FLOOR, CodeArray, FloatArray, IntArray, clip_scores
 from mcnet._shared.loops import compiled, numba_installed
-from mcnet.curves.family import CONTEXTS_PER_BLOCK, CurveFamily
+from mcnet.curves.family import CONTEXTS_PER_BLOCK, LARGEST_LOGIT, CurveFamily, believable
 
 # The elementary functions: plain arithmetic, which numbers, arrays and compiled loops share.
 
-LARGEST_LOGIT = log((1.0 - PROBABILITY_FLOOR) / PROBABILITY_FLOOR)
-"""No calibrated logit is beyond ± this."""
 TO_WHOLE = 1.5 * 2.0**52
 """Adding and subtracting it rounds to a whole number."""
 LOG_GRID, EXP_GRID = 2.0**23, 2.0**22
@@ -199,8 +197,8 @@ class RisingSum:
         moved = np.zeros((len(codes), len(family.offset_by)))
         for part in rows.T:
             moved += self._numbers[part]
-        sums = np.repeat(np.append(family.log_slope, family.offset)[None, :], len(codes), axis=0)
-        for number, by in enumerate(np.column_stack([family.log_slope_by.T, family.offset_by])):
+        sums = np.repeat(family.common[None, :], len(codes), axis=0)
+        for number, by in enumerate(family.by_number):
             sums += moved[:, number, None] * by
         mantissa, whole = exp_parts(sums[:, :-1])
         slopes = np.ldexp(mantissa, whole.astype(np.int32))
@@ -231,8 +229,7 @@ class RisingSum:
             own, at, here = which[rows] - first, panel[rows], x[rows]
             t = values[own, anchor[rows]] + slopes[own, at] * (here - family.knots[anchor[rows]])
             t = np.minimum(np.maximum(t, bounded[own, at]), bounded[own, at + 1])
-            t = np.minimum(np.maximum(t, np.minimum(here, -self.limit)), np.maximum(here, self.limit))
-            point, line = point_and_line(-t)
+            point, line = point_and_line(-believable(t, here, self.limit))
             mantissa, whole = exp_parts(point)
             result[rows] = 1.0 / (1.0 + np.ldexp(mantissa, whole.astype(np.int32)) * line)
         return result
@@ -291,9 +288,8 @@ class RisingSum:
         per_logit = cells / max(float(knots[-1] - knots[0]), 1e-9)
         guide = np.searchsorted(knots, knots[0] + (np.arange(cells + 2) - 1.0) / per_logit, side="left")
         guide[0] = 0  # a logit left of all knots has this cell, too
-        by = np.ascontiguousarray(np.column_stack([family.log_slope_by.T, family.offset_by]))
-        base = np.append(family.log_slope, family.offset)
-        return self._numbers, base, by, knots, family.origin, self.limit, guide.astype(np.int32), per_logit
+        sums = self._numbers, family.common, family.by_number
+        return *sums, knots, family.origin, self.limit, guide.astype(np.int32), per_logit
 
 
 NUMBA_FROM = (50_000, 1_000)

@@ -1,8 +1,8 @@
 """Apply a model to log files of any size, and count the rows whose field values are unknown."""
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -193,7 +193,10 @@ def apply_to_files(
     )
     if repeated is not None:
         raise InputError(f"the column {repeated!r} is named twice, as a field and as another field or the score")
-    with _whole_output(target) as part, unchanged_files(paths):
+    # An object appears in a store when all of it was sent.
+    whole: AbstractContextManager[Path | RemoteFile]
+    whole = nullcontext(target) if isinstance(target, RemoteFile) else whole_file(target)
+    with whole as part, unchanged_files(paths):
         log = open_log(paths, texts=fields, typed=False, all_kept=True, periods=derived)
         require_columns(log, (score, *fields), source=source)
         known = log.collect_schema().names()
@@ -390,16 +393,6 @@ def _at_rows(values: FloatArray, rows: IntArray, size: int) -> FloatArray:
     column = np.full(size, np.nan)
     column[rows] = values
     return column
-
-
-@contextmanager
-def _whole_output(target: Path | RemoteFile) -> Iterator[Path | RemoteFile]:
-    """Give what to write to; an object appears in a store when all of it was sent."""
-    if isinstance(target, RemoteFile):
-        yield target
-        return
-    with whole_file(target) as part:
-        yield part
 
 
 def _sink(

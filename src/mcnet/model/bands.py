@@ -1,6 +1,6 @@
 """Intervals of a model: bands around its curves, and the deviations of a tracker's curves."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import NormalDist
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, clip_scores, logit, sigmoid
-from mcnet.curves.curves import Curves, interpolated
+from mcnet.curves.curves import Curves, interpolated, piece_and_share
 from mcnet.curves.evaluate import Evaluator
 from mcnet.curves.family import round_to_digits
 from mcnet.errors import InputError
@@ -102,8 +102,7 @@ class Bands:
         return np.stack([band for band in remembered if band is not None])
 
     def _interpolated(self, bands: FloatArray, which: NDArray[Any], logits: FloatArray) -> FloatArray:
-        left = np.clip(np.searchsorted(self._grid, logits, side="right") - 1, 0, len(self._grid) - 2)
-        share = (logits - self._grid[left]) / (self._grid[left + 1] - self._grid[left])
+        left, share = piece_and_share(self._grid, logits)
         start, end = bands[which, :, left].T, bands[which, :, left + 1].T
         result: FloatArray = np.minimum(start + share * (end - start), end)
         return result
@@ -143,9 +142,7 @@ class CurveDeviations:
 
     def rounded(self) -> "CurveDeviations":
         """Return the same with deviations of three digits: what is served is what is written."""
-        return CurveDeviations(
-            self.curves, self.contexts, round_to_digits(self.places, 9), round_to_digits(self.deviations, 3)
-        )
+        return replace(self, places=round_to_digits(self.places, 9), deviations=round_to_digits(self.deviations, 3))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the uncertainty as plain lists and numbers; curves and contexts are parts of the model."""

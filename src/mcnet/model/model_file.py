@@ -1,7 +1,6 @@
 """The model's JSON file: its schema, its checksum, and older versions of it."""
 
 import json
-import warnings
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Literal
@@ -11,12 +10,12 @@ import numpy as np
 
 from mcnet._shared.arrays import CodeArray, ScoreType
 from mcnet._shared.files import checksum, disk_path, whole_file
+from mcnet._shared.messages import warn
 from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves, CurveUncertainty
 from mcnet.curves.family import CurveFamily, family_problem
 from mcnet.errors import (
     Advice,
-    CalibrationWarning,
     FileFormatError,
     InputError,
     McnetError,
@@ -294,11 +293,10 @@ def model_of_bytes(content: bytes, name: str) -> CalibrationModel:
 
 def _warned(model: CalibrationModel, path: str | PathLike[str]) -> CalibrationModel:
     if model.without_features:
-        message = (
+        warn(
             f"{path} has the curves of a calibrator without its features; they serve rows without features. "
             "For predictions with features call mcnet.WithFeatures.resume(path)"
         )
-        warnings.warn(message, CalibrationWarning, stacklevel=3)
     return model
 
 
