@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, logit, ndtri
+from tests.bayes.test_bayes import deviation_of_logits
 
 import mcnet
 from mcnet.bayes.misfit import LENGTHS, SIZES
@@ -64,7 +65,7 @@ def test_intervals_hold_the_curve_rise_and_widen_with_the_level(one_field, value
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
 def test_an_interval_is_no_wider_than_its_standard_deviations(one_field, level):
     codes, logits = np.zeros((len(SCORES), 1), dtype=int), logit(SCORES)
-    reach = ndtri(0.5 + level / 2.0) * one_field.posterior_.deviation_of_logits(codes, logits)
+    reach = ndtri(0.5 + level / 2.0) * deviation_of_logits(one_field.posterior_, codes[:1], logits)
     curve = one_field.posterior_.calibrate(codes, logits)
     low, high = one_field.interval(SCORES, ["0"] * len(SCORES), level=level)
     # The strengths of the priors are estimates: that widens an interval by up to two fifths here.

@@ -181,7 +181,7 @@ class BayesMCNet(TrainedCalibrator):
         if self.field_aware:
             sketch, kept = self._with_common_first(sketch, earlier)
         given: dict[str, Any] = {
-            "panels": None if self.bins == "auto" else max(self.bins, 2),
+            "panels": self._panels,
             "alpha_balance": self.alpha_balance,
             "balance": self.balance,
             "start": None if earlier is None else earlier.fit,
@@ -246,11 +246,14 @@ class BayesMCNet(TrainedCalibrator):
             evaluation="sum" if several else "curves",
         )
 
+    @property
+    def _panels(self) -> int | None:
+        return None if self.bins == "auto" else max(self.bins, 2)
+
     def _evidence(self, rows: PeriodBlocks, sketch: Sketch) -> PeriodEvidence:
         """Return what the periods say, with the contexts that the curves will have."""
         seen = sketch if self.field_aware else sketch.pooled()
-        panels = None if self.bins == "auto" else max(self.bins, 2)
-        fit = fit_quickly(seen, panels=panels, interactions=self.interactions and self.field_aware)
+        fit = fit_quickly(seen, panels=self._panels, interactions=self.interactions and self.field_aware)
         blocks = [cells_of(block if self.field_aware else block.pooled(), seen.contexts) for block in rows.blocks]
         return PeriodEvidence(blocks, seen.contexts.table.astype(np.int64), fit)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
@@ -29,7 +29,7 @@ from mcnet.bayes.prior import (
     default_strengths,
 )
 from mcnet.bayes.rare_values import LEAST_INFORMATION, without_rare
-from mcnet.bayes.solver import Arrow, Information, joint_information
+from mcnet.bayes.solver import Information, joint_information
 from mcnet.bayes.sparse_table import SparseTable, make_sparse_table
 from mcnet.bayes.structure import (
     MOST_PAIRS,
@@ -44,7 +44,7 @@ from mcnet.bayes.structure import (
     make_shapes,
     shape_basis,
 )
-from mcnet.bayes.tempering import BlockCells
+from mcnet.bayes.tempering import CellColumns
 from mcnet.curves.family import Combination, CurveFamily
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
@@ -174,11 +174,13 @@ def fit_bayes(
         search = Search(posterior, _first_state(posterior, combinations, start))
         if decrement > 0.0:
             search.near, search.closely, search.enough = start is not None, ROUGHLY, LEFT_BY_DIRECTIONS * decrement
-        reached = _maximise(search, None if strengths else prior, iterations=iterations, gain=decrement)
-        posterior, state, arrow = reached.posterior, reached.state, reached.arrow
+        taken = _maximise(search, None if strengths else prior, iterations=iterations, gain=decrement)
+        arrow = search.arrow  # which may change the curvature
+        posterior, state, information, left = search.posterior, search.state, search.information, search.decrement
+        del search  # with very many contexts a lot of memory
         if alpha_balance > 0:
             state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
-        joint = _joint_covariance(reached.information, len(sizes)) if covariance else None
+        joint = _joint_covariance(information, len(sizes)) if covariance else None
         kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling), joint)
     model = BayesFit(
         panels=grid,
@@ -189,20 +191,17 @@ def fit_bayes(
         covariance=kept if covariance else None,
         rows_of_values=tuple(incidence.total(field, table.rows) for field in range(incidence.fields)),
         every_bend=every,
-        decrement=reached.decrement,
-        iterations=reached.iterations,
+        decrement=float(left),
+        iterations=taken,
     )
     if not lift:
         return model
     share = averaged_share(posterior.table) if average else 0.0
-    information = reached.information if share > 0.0 else None
+    full = Maximum(state, posterior, arrow, information) if share > 0.0 else None
+    del arrow, information
     of_panels = posterior.table.expected(*posterior.contexts(state))
-    if information is None:
-        del reached, arrow  # with very many contexts a lot of memory
     lifted = _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
-    if information is None:
-        return lifted
-    return averaged(lifted, Maximum(state, posterior, arrow, information), share)
+    return lifted if full is None else averaged(lifted, full, share)
 
 
 def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expected: float) -> BayesFit:
@@ -221,9 +220,7 @@ def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expecte
         offset -= excess / max(slope, 1e-300)
     if not abs(offset) < 0.1:  # an offset cannot correct this
         return model
-    shared = model.state.shared.copy()
-    shared[0] += offset
-    return replace(model, state=State(shared, model.state.values))
+    return model.shifted(offset)
 
 
 @cache
@@ -232,18 +229,8 @@ def _threads() -> Any:
     return ThreadpoolController()
 
 
-@dataclass(frozen=True)
-class _Maximum:
-    posterior: Posterior
-    state: State
-    arrow: Arrow
-    information: Information
-    decrement: float
-    iterations: int
-
-
-def _maximise(search: Search, prior: Prior | None, *, iterations: int, gain: float = 0.0) -> _Maximum:
-    """Newton steps, with a step of the strengths after each near the maximum, until neither moves."""
+def _maximise(search: Search, prior: Prior | None, *, iterations: int, gain: float) -> int:
+    """Take Newton steps, and near the maximum a step of the strengths after each, until neither moves; count them."""
     several = search.posterior.incidence.several
     iteration = BolderIteration(SETTLED_OF_SEVERAL) if several else StrengthIteration(SETTLED)
     search.settled = prior is None
@@ -264,8 +251,7 @@ def _maximise(search: Search, prior: Prior | None, *, iterations: int, gain: flo
             near = decrement < (search.flat if several else 1.0)
             search.settled = iteration.settles(strengths, learnt) and near
             search.believe(iteration.extrapolate(strengths, learnt))
-    arrow, information = search.arrow, search.information
-    return _Maximum(search.posterior, search.state, arrow, information, float(search.decrement), taken)
+    return taken
 
 
 def _joint_covariance(information: Information, fields: int) -> JointCovariance | None:
@@ -327,7 +313,6 @@ def _first_state(posterior: Posterior, combinations: list[Combination], start: B
 
 # From a sketch to a fit of BayesMCNet, and from there to a family of curves.
 
-CellColumns = tuple[FloatArray, NDArray[np.integer], FloatArray, FloatArray]
 # A prior variance that holds every field value on the common curve.
 _HELD = 1e-10
 
@@ -357,7 +342,7 @@ def fit_bayes_sketch(
     sizes = kept if kept is not None else tuple(len(known) for known in sketch.contexts.values)
     codes, which = without_rare(sketch.contexts.table, sizes)
     context = sketch.context if len(codes) == len(sketch.contexts) else which[sketch.context]
-    cells = sketch.logit, context, sketch.weight, sketch.positives
+    cells = CellColumns(sketch.logit, context, sketch.weight, sketch.positives)
     given: dict[str, Any] = {
         "panels": panels,
         "alpha_balance": alpha_balance,
@@ -387,20 +372,19 @@ def fit_bayes_sketch(
     return fitted.recentred(whole)
 
 
-def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Callable[[BlockCells], BayesFit]:
+def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Callable[[CellColumns], BayesFit]:
     """Return a function that fits cells with the contexts of a sketch, without their covariance."""
     codes = sketch.contexts.table.astype(np.int64)
     sizes = tuple(len(known) for known in sketch.contexts.values)
     pairs: list[tuple[int, int]] = []
     if interactions and _are_too_many(sizes):
-        whole = sketch.logit, sketch.context, sketch.weight, sketch.positives
+        whole = CellColumns(sketch.logit, sketch.context, sketch.weight, sketch.positives)
         _, pairs = _first_fit(whole, codes, sizes, {"panels": panels, "covariance": False})
     elif interactions:
         pairs = field_pairs(sketch.contexts.names, codes, sizes)
 
-    def fit(cells: BlockCells) -> BayesFit:
-        columns = cells.logits, cells.context, cells.weight, cells.positives
-        return fit_bayes(*columns, codes, sizes, pairs=pairs, panels=panels, covariance=False, lift=False)
+    def fit(cells: CellColumns) -> BayesFit:
+        return fit_bayes(*cells, codes, sizes, pairs=pairs, panels=panels, covariance=False, lift=False)
 
     return fit
 
@@ -416,7 +400,7 @@ def _first_fit(
     """Return a fit without pairs, ready for those that it asks for, and these pairs."""
     first = fit_bayes(*cells, codes, sizes, **given)
     logits, context, weight, positives = cells
-    p = scipy.special.expit(first.calibrate_contexts(codes, context.astype(np.int64), logits))
+    p = scipy.special.expit(first.calibrate_contexts(codes, context, logits))
     residual = sums_by(context, positives - weight * p, len(codes))
     variance = sums_by(context, weight * p * (1.0 - p), len(codes))
     pairs = interacting_pairs(codes, sizes, residual, variance)

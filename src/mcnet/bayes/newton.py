@@ -280,6 +280,10 @@ def _better_length(length: float, gained: float, decrement: float) -> float:
 
 # MCNet's field-balance regulariser on top of the posterior.
 
+BALANCE_STEPS = 200
+# Of the steps before, how many tell of the curvature.
+PAIRS_REMEMBERED = 20
+
 
 @dataclass(frozen=True)
 class Balance:
@@ -329,17 +333,15 @@ class Balance:
         return value, gradient.plus(1.0, extra)
 
 
-def refine_balance(
-    posterior: Posterior, state: State, arrow: Arrow, balance: Balance, iterations: int = 200, memory: int = 20
-) -> State:
+def refine_balance(posterior: Posterior, state: State, arrow: Arrow, balance: Balance) -> State:
     """Limited-memory BFGS from the unbalanced maximum, preconditioned by its curvature.
 
     SciPy's L-BFGS-B takes no preconditioner: it needs 8 to 37 times as many evaluations for the same value.
     """
     value, gradient = balance.value_and_gradient(posterior, state)
     history: list[tuple[State, State, float]] = []
-    for _ in range(iterations):
-        direction = _two_loops(gradient, history[-memory:], arrow)
+    for _ in range(BALANCE_STEPS):
+        direction = _two_loops(gradient, history[-PAIRS_REMEMBERED:], arrow)
         slope = gradient.dot(direction)
         if slope < 1e-6:
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -195,31 +195,6 @@ class BayesFit:
         """Return probabilities at the posterior mode: `codes` `[rows, fields]` (or one row for all), raw `logits`."""
         return np.asarray(scipy.special.expit(self.calibrate(codes, logits)))
 
-    def deviation_of_logits(self, codes: ArrayLike, logits: ArrayLike) -> FloatArray:
-        """Return the posterior standard deviation of `calibrate`, row by row."""
-        raw = np.asarray(logits, dtype=np.float64)
-        deviation = np.empty(raw.shape)
-        for context, rows in self._rows_by_context(codes, len(raw)):
-            deviation[rows] = self._deviation(context, raw[rows])
-        return deviation
-
-    def _deviation(self, context: IntArray, logits: FloatArray) -> FloatArray:
-        """Return the posterior standard deviation of one context's calibrated logits."""
-        directions = self.directions(context, logits)
-        variance = np.einsum("rk,kl,rl->r", directions, self.context_covariance(context), directions)
-        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
-
-    def _rows_by_context(self, codes: ArrayLike, rows: int) -> Iterator[tuple[IntArray, IntArray]]:
-        """Return every distinct context (expanded) with the places of its rows."""
-        self.required_covariance()
-        contexts, inverse = distinct_contexts(self.expand(codes))
-        inverse = np.broadcast_to(inverse, rows)
-        order = np.argsort(inverse, kind="stable")
-        ends = np.cumsum(np.bincount(inverse, minlength=len(contexts)))[:-1]
-        for context, found in zip(contexts, np.split(order, ends), strict=True):
-            if len(found):
-                yield context, found
-
     def required_covariance(self) -> Covariance:
         """Return the covariance, or an error that says how to get it."""
         if self.covariance is None:
@@ -229,11 +204,8 @@ class BayesFit:
     def directions(self, context: IntArray, logits: FloatArray) -> FloatArray:
         """Return the derivative of the calibrated logit by a context's coefficients: `[rows, 1 + functions]`."""
         _, slopes = self._pieces(context[None, : self.fields])
-        panel, place = self.panels.locate(logits)
-        pieces = self.panels.cumulate(np.eye(self.panels.count)).T
-        by_slope = pieces[panel]
-        by_slope[np.arange(len(panel)), panel] += place
-        return np.column_stack([np.ones(len(panel)), (by_slope * slopes[0]) @ self.shapes.basis])
+        by_slope = self.panels.by_slope(logits)
+        return np.column_stack([np.ones(len(by_slope)), (by_slope * slopes[0]) @ self.shapes.basis])
 
     def context_covariance(self, context: IntArray) -> FloatArray:
         """Return the posterior covariance of a context's coefficients."""
@@ -384,10 +356,7 @@ class _Variances:
         edges = fit.panels.centre + fit.panels.scale * fit.panels.edges
         chosen = np.interp(np.linspace(0.0, len(edges) - 1.0, INNER_PLACES), np.arange(len(edges)), edges)
         self.places = np.unique(np.concatenate([edges[0] - BEYOND, chosen, edges[-1] + BEYOND]))
-        panel, place = fit.panels.locate(self.places)
-        # The calibrated logit at the places by the slope of each panel.
-        self.by_slope = fit.panels.crossed[panel].copy()
-        self.by_slope[np.arange(len(panel)), panel] += place
+        self.by_slope = fit.panels.by_slope(self.places)
         fields = range(len(fit.state.values))
         self.shares = [rows / max(float(rows.sum()), np.finfo(np.float64).tiny) for rows in fit.rows_of_values]
         self.mean = [self.shares[f] @ fit.state.values[f] for f in fields]

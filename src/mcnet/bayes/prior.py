@@ -76,38 +76,6 @@ def default_strengths(fields: int, combinations: int) -> Strengths:
     return Strengths(values=expected, shared=EXPECTED_SHARED, expected=expected)
 
 
-def relearn(
-    strengths: Strengths, shapes: Shapes, state: State, variances: list[FloatArray], shared_covariance: FloatArray
-) -> Strengths:
-    """Take one fixed-point step towards the variances that maximise the Laplace evidence.
-
-    With posterior mean m, posterior variance V and prior variance λ of a group of coefficients (in units where
-    they have equal variance), `γ = Σ(1 − V/λ)` is the number of coefficients the data determine, and
-
-        λ ← (Σ m² + ν λ₀) / (γ + ν),
-
-    with ν pseudo-coefficients of the expected size λ₀.
-    """
-    learnt = []
-    for field, numbers in enumerate(state.values):
-        precision = strengths.value_precision(field, shapes)
-        free = np.clip(1.0 - variances[field] * precision, 0.0, 1.0)
-        squares = numbers**2 * precision
-        updated = np.empty(3)
-        for group, members in enumerate((slice(0, 1), slice(1, 2), slice(2, None))):
-            before = strengths.values[field][group]
-            believed = PSEUDO_COUNTS[group]
-            size = before * squares[:, members].sum() + believed * strengths.expected[field][group]
-            updated[group] = np.clip(size / (free[:, members].sum() + believed), SMALLEST, LARGEST[group])
-        learnt.append(updated)
-    bends = state.shared[1:]
-    roughness = float(bends @ shapes.penalty @ bends)
-    held = float(np.sum(shared_covariance[1:, 1:] * shapes.penalty)) / strengths.shared
-    free_shared = np.clip(len(bends) - 1 - held, 0.0, None)
-    shared = (roughness + PSEUDO_COUNT_SHARED * EXPECTED_SHARED) / (free_shared + PSEUDO_COUNT_SHARED)
-    return replace(strengths, values=tuple(learnt), shared=float(np.clip(shared, SMALLEST, LARGEST_SHARED)))
-
-
 # How much longer the next step of a strength is that goes on in the same direction, at most how long, and how long
 # after a turn.
 BOLDER, BOLDEST, LESS_BOLD = 1.5, 8.0, 0.7
@@ -199,5 +167,30 @@ class EmpiricalBayes:
         variances: list[FloatArray],
         shared_covariance: FloatArray,
     ) -> Strengths:
-        """Return one fixed-point step towards the maximum of the evidence."""
-        return relearn(strengths, shapes, state, variances, shared_covariance)
+        """Take one fixed-point step towards the variances that maximise the Laplace evidence.
+
+        With posterior mean m, posterior variance V and prior variance λ of a group of coefficients (in units where
+        they have equal variance), `γ = Σ(1 − V/λ)` is the number of coefficients the data determine, and
+
+            λ ← (Σ m² + ν λ₀) / (γ + ν),
+
+        with ν pseudo-coefficients of the expected size λ₀.
+        """
+        learnt = []
+        for field, numbers in enumerate(state.values):
+            precision = strengths.value_precision(field, shapes)
+            free = np.clip(1.0 - variances[field] * precision, 0.0, 1.0)
+            squares = numbers**2 * precision
+            updated = np.empty(3)
+            for group, members in enumerate((slice(0, 1), slice(1, 2), slice(2, None))):
+                before = strengths.values[field][group]
+                believed = PSEUDO_COUNTS[group]
+                size = before * squares[:, members].sum() + believed * strengths.expected[field][group]
+                updated[group] = np.clip(size / (free[:, members].sum() + believed), SMALLEST, LARGEST[group])
+            learnt.append(updated)
+        bends = state.shared[1:]
+        roughness = float(bends @ shapes.penalty @ bends)
+        held = float(np.sum(shared_covariance[1:, 1:] * shapes.penalty)) / strengths.shared
+        free_shared = np.clip(len(bends) - 1 - held, 0.0, None)
+        shared = (roughness + PSEUDO_COUNT_SHARED * EXPECTED_SHARED) / (free_shared + PSEUDO_COUNT_SHARED)
+        return replace(strengths, values=tuple(learnt), shared=float(np.clip(shared, SMALLEST, LARGEST_SHARED)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy
@@ -312,13 +312,6 @@ LARGEST_FIELD_MATRIX = 1_200
 WORTHWHILE_CUBE = 300
 
 
-class Preconditioner(Protocol):
-    """What solves about the same system."""
-
-    def solve(self, state: State) -> State:
-        """Return the solution for one right-hand side."""
-
-
 class FieldMatrix:
     """Solve about the same system: the shared vector and all fields by one matrix, and every value by itself.
 
@@ -422,7 +415,7 @@ class NewtonSystem:
         fields = self.information.incidence
         self._field = fields.one_to_one() if fields.fields > 2 and self.arrow.ridge == 0.0 else None
         self._reduced: Information | None = None
-        self._condition: Preconditioner | None = None
+        self._condition: Arrow | FieldMatrix | None = None
 
     def solve(self, right: State, tolerance: float = 1e-6, enough: float = 0.0) -> State:
         """Return the solution, exact at once when there is but one field.
@@ -443,7 +436,7 @@ class NewtonSystem:
         solution, self.iterations = conjugate_gradients(information, self._condition, right, tolerance, enough=enough)
         return solution
 
-    def _preconditioner(self, information: Information, arrow: Arrow | None) -> Preconditioner:
+    def _preconditioner(self, information: Information, arrow: Arrow | None) -> Arrow | FieldMatrix:
         numbers = self.matrix.numbers if self.matrix is not None else FieldMatrix.worthwhile(information)
         if numbers > 0:
             inverse = None if arrow is None else arrow.inverse
@@ -503,7 +496,7 @@ def _without_field(information: Information, arrow: Arrow, field: int, context: 
 
 def conjugate_gradients(
     information: Information,
-    condition: Preconditioner,
+    condition: Arrow | FieldMatrix,
     right: State,
     tolerance: float = 1e-6,
     iterations: int = 200,

@@ -71,6 +71,13 @@ class Panels:
         near = panel - right
         return panel, t - self.edges[near]
 
+    def by_slope(self, logits: FloatArray) -> FloatArray:
+        """Return the derivative of a curve at raw logits by the slope of each panel: `[logits, panels]`."""
+        panel, place = self.locate(logits)
+        result = self.crossed[panel]
+        result[np.arange(len(panel)), panel] += place
+        return result
+
     def cumulate(self, slopes: FloatArray) -> FloatArray:
         """Return the curve at each panel's edge towards the origin, for slopes `[..., panels]` and offset 0."""
         steps = slopes * self.lengths

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, IntArray, sigmoid, softplus
+from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, sigmoid, softplus
 from mcnet.bayes.posterior import BayesFit
 from mcnet.calibrators.period_effects import fitted_level, level_error
 from mcnet.rows.contexts import Contexts
@@ -28,24 +29,22 @@ LEAST_WEIGHT = 50.0
 """No fit is made on fewer rows than this after tempering."""
 
 
-@dataclass(frozen=True)
-class BlockCells:
-    """The cells of some blocks of periods: raw logits, contexts of the whole, weights and positives."""
+class CellColumns(NamedTuple):
+    """The cells of a sketch, or of some blocks of its periods: raw logits, contexts, weights and positives."""
 
     logits: FloatArray
-    context: IntArray
+    context: IndexArray
     weight: FloatArray
     positives: FloatArray
 
     @staticmethod
-    def joined(parts: Sequence[BlockCells]) -> BlockCells:
+    def joined(parts: Sequence[CellColumns]) -> CellColumns:
         """Return the cells of several blocks, one after the other."""
-        columns = ("logits", "context", "weight", "positives")
-        return BlockCells(*(np.concatenate([getattr(part, column) for part in parts]) for column in columns))
+        return CellColumns(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def tempered(self, factor: float) -> BlockCells:
+    def tempered(self, factor: float) -> CellColumns:
         """Return the cells with every weight divided by a factor."""
-        return BlockCells(self.logits, self.context, self.weight / factor, self.positives / factor)
+        return self._replace(weight=self.weight / factor, positives=self.positives / factor)
 
     @property
     def labels(self) -> tuple[FloatArray, FloatArray]:
@@ -74,21 +73,21 @@ class LevelVariance:
         return self.total + max(self.total, self.wandering)
 
 
-Fit = Callable[[BlockCells], BayesFit]
+Fit = Callable[[CellColumns], BayesFit]
 
 
-def cells_of(sketch: Sketch, contexts: Contexts) -> BlockCells:
+def cells_of(sketch: Sketch, contexts: Contexts) -> CellColumns:
     """Return the cells of a sketch with the contexts of a larger one."""
     place = contexts.indices_of(sketch.contexts) if contexts.names else None
     context = np.zeros(len(sketch), dtype=np.int64) if place is None else place[sketch.context].astype(np.int64)
-    return BlockCells(sketch.logit, context, sketch.weight, sketch.positives)
+    return CellColumns(sketch.logit, context, sketch.weight, sketch.positives)
 
 
 @dataclass(frozen=True)
 class PeriodEvidence:
     """Blocks of periods in their order, and what they say of curves that are fitted on all of them."""
 
-    blocks: Sequence[BlockCells]
+    blocks: Sequence[CellColumns]
     table: IntArray
     """The field values of each context."""
     fit: Fit
@@ -105,7 +104,7 @@ class PeriodEvidence:
             return 1.0
         losses = np.zeros((len(TEMPERING_FACTORS), len(self.blocks)))
         for cut in sorted({int(len(self.blocks) * share) for share in PAST_SHARES}):
-            before, after = BlockCells.joined(self.blocks[:cut]), slice(cut, 2 * cut)
+            before, after = CellColumns.joined(self.blocks[:cut]), slice(cut, 2 * cut)
             if not 0.0 < before.positives.sum() < before.weight.sum():
                 continue
             for place, factor in enumerate(TEMPERING_FACTORS):
@@ -121,9 +120,9 @@ class PeriodEvidence:
         gained, error = gains[best].sum(), np.std(gains[best], ddof=1) * np.sqrt(judged.sum())
         return TEMPERING_FACTORS[best + 1] if gained > STANDARD_ERRORS * error else 1.0
 
-    def _losses(self, fit: BayesFit, blocks: Sequence[BlockCells]) -> FloatArray:
+    def _losses(self, fit: BayesFit, blocks: Sequence[CellColumns]) -> FloatArray:
         """Return the log-loss of each block, summed over its rows, at the level that suits all blocks best."""
-        every = BlockCells.joined(blocks)
+        every = CellColumns.joined(blocks)
         logits = fit.calibrate_contexts(self.table, every.context, every.logits)
         logits = logits + fitted_level(logits, every.weight, every.positives)[0]
         losses = every.weight * softplus(logits) - every.positives * logits
@@ -143,7 +142,7 @@ class PeriodEvidence:
         def variance(groups: int) -> float:
             levels = []
             for group in np.array_split(np.arange(len(self.blocks)), groups):
-                part = BlockCells.joined([self.blocks[place] for place in group])
+                part = CellColumns.joined([self.blocks[place] for place in group])
                 levels.append(fitted_level(np.concatenate([logits[place] for place in group]), *part.labels))
             return level_error(levels)
 
@@ -162,7 +161,7 @@ class PeriodEvidence:
         """
         if variance <= 0.0:
             return 0.0
-        every = BlockCells.joined(self.blocks)
+        every = CellColumns.joined(self.blocks)
         logits = fit.calibrate_contexts(self.table, every.context, every.logits)
         p = sigmoid(logits)
         information = every.weight * p * (1.0 - p)
