@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,10 +33,7 @@ from mcnet.tracking.backtest_forecasters import (
 )
 from mcnet.tracking.backtest_result import Backtest, backtest_of
 from mcnet.tracking.backtest_run import Plan, read_lines, run_plan
-
-if TYPE_CHECKING:
-    from mcnet.tracking.tracker import Tracker
-
+from mcnet.tracking.tracker import Tracker
 
 BACKTEST_RESOLUTION = 64
 """Cells per logit of logs that are read for a backtest; cells keep their mean score, so losses agree to 1e-5."""
@@ -153,13 +150,13 @@ def backtest(
         unknown = [name for name in used if name not in known]
         if unknown:
             raise InputError(f"the journal has no field {unknown[0]!r}; it has {', '.join(known) or 'none'}")
-        late = delay_in_periods(delay, periods)
+        late, first = delay_in_periods(delay, periods), _since(since, periods)
         plan = Plan(
             methods=tuple(dict.fromkeys(default_methods(bool(used)) if methods is None else methods)),
             memories=tuple(str(spec).replace(" ", ":") for spec in parse_memories(memories)),
             delay=late,
-            since=_since(since, periods),
-            once=_once(once, since, periods),
+            since=first,
+            once=_once(once, first, periods),
             fields=used,
             rows=rows,
             look=look,
@@ -168,7 +165,7 @@ def backtest(
             for memory in parse_memories(plan.memories):
                 MethodForecaster(method, RunningMemory(memory), bool(used))
         if tracker is None:
-            run_plan(plan, past, home, lambda: _tracker(late), _loaded, progress)
+            run_plan(plan, past, home, lambda: Tracker(delay=late), Tracker.load, progress)
         else:
             run_plan(plan, past, home, tracker, None, progress)
         lines = read_lines(home)
@@ -177,18 +174,6 @@ def backtest(
             f"no period could be judged: there are {len(periods)} and labels are known after {late} further ones"
         )
     return backtest_of(lines, delay=late, fields=used, level=level, seed=seed)
-
-
-def _tracker(delay: int) -> "Tracker":
-    from mcnet.tracking.tracker import Tracker
-
-    return Tracker(delay=delay)
-
-
-def _loaded(folder: Path) -> "Tracker":
-    from mcnet.tracking.tracker import Tracker
-
-    return Tracker.load(folder)
 
 
 def _read(journal: Journal, log: Any, home: Path, spec: RowSpec, reading: Callable[[int], Any] | None) -> str:
@@ -226,9 +211,8 @@ def _since(since: Any, periods: Sequence[str]) -> str | None:
     return later[0]
 
 
-def _once(once: int | None, since: Any, periods: Sequence[str]) -> int:
+def _once(once: int | None, first: str | None, periods: Sequence[str]) -> int:
     if once is None:
-        first = _since(since, periods)
         before = round(SHARE_FITTED_ONCE * len(periods)) if first is None else list(periods).index(first)
         return max(1, before)
     if isinstance(once, bool) or not isinstance(once, int | np.integer) or once < 1:

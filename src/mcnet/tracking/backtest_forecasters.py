@@ -76,7 +76,8 @@ class RunningMemory:
     spec: MemorySpec
     once_periods: int = 1
     version: int = 0
-    _total: Sketch | None = None
+    rows: Sketch | None = None
+    """The rows remembered; None before the first period."""
     _position: float = 0.0
     _recent: deque[tuple[float, Sketch]] = field(default_factory=deque)
 
@@ -92,24 +93,19 @@ class RunningMemory:
             self._recent.append((position, sketch))
             while self._recent[0][0] <= position - self.spec.length:
                 self._recent.popleft()
-            self._total = Sketch.merged([part for _, part in self._recent])
+            self.rows = Sketch.merged([part for _, part in self._recent])
             return
-        old = self._total
+        old = self.rows
         if old is not None and self.spec.kind == "half-life":
             faded = 2.0 ** (-(position - self._position) / self.spec.length)
             old = faded * old if faded > SMALLEST_FADING else None
-        self._total = sketch if old is None else old + sketch
+        self.rows = sketch if old is None else old + sketch
         self._position = position
-
-    @property
-    def rows(self) -> Sketch | None:
-        """The rows remembered; None before the first period."""
-        return self._total
 
     @cached_property
     def pooled(self) -> Sketch | None:
         """The same rows without fields."""
-        return None if self._total is None else self._total.pooled()
+        return None if self.rows is None else self.rows.pooled()
 
 
 # Forecasters of a backtest: whatever predicts a period from the periods before it.
@@ -153,14 +149,9 @@ class MethodForecaster:
         self._version = 0
 
     @property
-    def spec(self) -> MemorySpec:
-        """The memory that the method is fitted to."""
-        return self.memory.spec
-
-    @property
     def name(self) -> str:
         """The method and the memory."""
-        return f"{self.method}, {self.spec}"
+        return f"{self.method}, {self.memory.spec}"
 
     def probabilities(self, sketch: Sketch) -> FloatArray:
         """Return the probability of each cell of the coming period."""
@@ -169,16 +160,14 @@ class MethodForecaster:
             self._fit()
         if self._fitted is None:
             return np.asarray(sketch.score)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return predict_cells(self._fitted, sketch)
 
     def _fit(self) -> None:
         rows = self.memory.pooled if self._pools else self.memory.rows
         assert rows is not None
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 self._fitted = calibrator(self.method).fit_sketch(rows)
         except McnetError:
             self.failures += 1
@@ -187,8 +176,6 @@ class MethodForecaster:
 class TrackerForecaster:
     """The tracker, or what stands in its place."""
 
-    name = TRACKER
-
     def __init__(self, follower: Follower) -> None:
         """Take a tracker that has learnt nothing yet."""
         self.follower = follower
@@ -196,8 +183,7 @@ class TrackerForecaster:
 
     def learn(self, sketch: Sketch, period: str, *, look: bool = True) -> None:
         """Reveal the labels of a period; without a look it is learnt even if it is suspect."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             self.follower.update_sketch(sketch, period, **({} if look else {"look": False}))
         self.learnt += 1
 
@@ -205,8 +191,7 @@ class TrackerForecaster:
         """Return the probability of each cell of the coming period; the score itself before any label."""
         if not self.learnt:
             return np.asarray(sketch.score)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             if hasattr(self.follower, "model_"):
                 return predict_cells(self.follower, sketch)  # type: ignore[arg-type]
             columns = {column.name: column for column in sketch.contexts.columns(sketch.context)}

@@ -297,13 +297,11 @@ def backtest_of(
     )
     table = table.with_columns(pl.when(pl.col(pl.Float64).is_finite()).then(pl.col(pl.Float64)))
     value_columns = ("period", "field", "value", "weight", "positives", "base_expected", "tracker_expected")
-    belief_columns = ("period", "part", "name", "share")
+    belief_columns = ("period", "part", "name", "value")
     return Backtest(
         by_period=table,
         values=_table([[line["period"], *row] for line in lines for row in line["values"]], value_columns, 3),
-        beliefs=_table([[line["period"], *row] for line in lines for row in line["belief"]], belief_columns, 3).rename(
-            {"share": "value"}
-        ),
+        beliefs=_table([[line["period"], *row] for line in lines for row in line["belief"]], belief_columns, 3),
         failures=lines[-1]["failures"],
         delay=delay,
         fields=fields,

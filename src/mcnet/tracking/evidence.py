@@ -10,8 +10,6 @@ from scipy.interpolate import CubicSpline
 from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, MaskArray, logit, sigmoid, sums_by
 from mcnet.tracking.value_changes import AlikeRows
 
-# Evidence against calibration: an e-process with period effects, valid however often it is looked at.
-#
 # Null hypothesis: in every period the true logits are the served ones plus a period effect u, drawn anew each period
 # from a normal distribution whose standard deviation τ is unknown; τ = 0 is a world without period effects. The effects
 # are centred either in logits (mean 0) or in odds (mean −τ²/2). Or they are contaminated: with a small fixed chance the
@@ -34,6 +32,16 @@ _SHIFT_WEIGHTS = 0.5 * np.concatenate([_SIZE_WEIGHTS[::-1], _SIZE_WEIGHTS])
 _MIXED_EFFECTS = np.array([0.0, 0.02, 0.05, 0.12, 0.3])
 _MIXED_WEIGHTS = np.array([0.6, 0.1, 0.1, 0.1, 0.1])
 _NULL_EFFECTS = np.concatenate([[0.0], 0.004 * 1.15 ** np.arange(41)])
+_STATES = np.concatenate([[0.0], _SHIFTS])
+# Means and standard deviations of the effects: of every null, centred in logits and then in odds …
+_NULL = (
+    np.concatenate([np.zeros(len(_NULL_EFFECTS)), -0.5 * _NULL_EFFECTS[1:] ** 2]),
+    np.concatenate([_NULL_EFFECTS, _NULL_EFFECTS[1:]]),
+)
+_NULL_EFFECT = np.tile(_NULL[1], 2)
+_CONTAMINATED = np.repeat([False, True], len(_NULL[1]))
+# … and of the mixture `[effects, states]`, between the two ways of centring.
+_MIXTURE = np.broadcast_arrays(_STATES - 0.25 * _MIXED_EFFECTS[:, None] ** 2, _MIXED_EFFECTS[:, None])
 # Miscalibration is there from the start with this probability; else it begins in the n-th period with probability
 # 1/(n + _PATIENCE) if it has not begun before.
 _FROM_THE_START = 0.6
@@ -50,7 +58,7 @@ class PeriodLikelihoods:
     """The likelihoods of one period's counts, of several groups of cells, as functions of a shift u of the logits.
 
     log r(u) = Σ [y·u − w·log(1 − p + p·exp(u))] over a group's cells of weight w, positives y and probability p. All
-    groups are computed together. (The slope has other likelihoods of the same form: `mcnet.tracking.evidence`.)
+    groups are computed together. (The slope has other likelihoods of the same form: `slope_likelihoods`.)
     """
 
     def __init__(self, cumulants: FloatArray, positives: FloatArray) -> None:
@@ -130,25 +138,6 @@ class Marginals:
     """By effect and state; the first state is no shift."""
 
 
-def _null_grid() -> tuple[FloatArray, FloatArray]:
-    centred_odds = -0.5 * _NULL_EFFECTS[1:] ** 2
-    means = np.concatenate([np.zeros(len(_NULL_EFFECTS)), centred_odds])
-    return means, np.concatenate([_NULL_EFFECTS, _NULL_EFFECTS[1:]])
-
-
-def _mixture_grid() -> tuple[FloatArray, FloatArray]:
-    """Return means and effects `[effects, 1 + shifts]`; the first column is the null itself."""
-    shifts = np.concatenate([[0.0], _SHIFTS])
-    means = shifts[None, :] - 0.25 * _MIXED_EFFECTS[:, None] ** 2  # between the two ways of centring
-    return means, np.broadcast_to(_MIXED_EFFECTS[:, None], means.shape)
-
-
-_NULL = _null_grid()
-_NULL_EFFECT = np.tile(_NULL[1], 2)
-_CONTAMINATED = np.repeat([False, True], len(_NULL[1]))
-_MIXTURE = _mixture_grid()
-
-
 @dataclass
 class Evidence:
     """The state of one hypothesis: about two hundred numbers, whatever the number of rows and periods.
@@ -165,7 +154,7 @@ class Evidence:
     """The log-likelihood of every null so far."""
     mixture: FloatArray = field(default_factory=lambda: _start())
     """The log of the joint probability of the data so far and of each state (effect, no change or shift) now."""
-    began: IntArray = field(default_factory=lambda: np.zeros((len(_MIXED_EFFECTS), 1 + len(_SHIFTS)), dtype=np.int64))
+    began: IntArray = field(default_factory=lambda: np.zeros((len(_MIXED_EFFECTS), len(_STATES)), dtype=np.int64))
     """For each state, the period (counted from 0) in which it most probably began."""
 
     @staticmethod
@@ -211,7 +200,7 @@ class Evidence:
     def shift(self) -> float:
         """Return the most probable shift of the logit now; 0 while no change is more probable than a change."""
         by_state = np.logaddexp.reduce(self.mixture, axis=0)
-        return float(np.concatenate([[0.0], _SHIFTS])[int(np.argmax(by_state))])
+        return float(_STATES[int(np.argmax(by_state))])
 
     @property
     def since(self) -> int:

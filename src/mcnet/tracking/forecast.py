@@ -13,7 +13,7 @@ from scipy.optimize import nnls
 from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, sigmoid, sums_by
 from mcnet.curves.compile import LOGIT_EDGE, compile_functions, compile_lines
 from mcnet.curves.curves import Curves, interpolated
-from mcnet.curves.family import Lines
+from mcnet.curves.family import Lines, believable
 from mcnet.model.bands import CurveDeviations
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.sketch.sketch import Sketch
@@ -215,7 +215,7 @@ def widened_belief(belief: Mapping[str, float], prior: Mapping[str, float]) -> d
     return {name: share / whole for name, share in longer.items()}
 
 
-# Forecasts: the belief of a tracker about the coming period, as one rising function per context.
+# Forecasts: what a tracker expects of the coming period, as one rising function per context.
 
 _EVEN_KNOTS = np.arange(-16.0, 16.5, 0.5)
 """Knots besides those of the experts, for where these are cut off: what few rows cannot tell from 0 or 1."""
@@ -251,17 +251,17 @@ class Forecast:
         return np.asarray(belief @ np.vstack(list(self.candidates.values())))
 
     def features(
-        self, contexts: Contexts, which: IndexArray, raw: FloatArray, found: dict[int, FloatArray] | None = None
+        self, contexts: Contexts, which: IndexArray, raw: FloatArray, found: dict[Expert, FloatArray] | None = None
     ) -> FloatArray:
         """Return the experts' logits, the raw logit, a one and offsets of values: `[rows, experts + 2 + filters]`.
 
-        The logits of experts that another forecast shares are taken from `found`, by their identity.
+        The logits of experts that another forecast shares are taken from `found`.
         """
         found = {} if found is None else found
         for expert in self.experts:
-            if expert is not None and id(expert) not in found:
-                found[id(expert)] = expert.logits(contexts, which, raw)
-        columns = [raw if expert is None else found[id(expert)] for expert in self.experts]
+            if expert is not None and expert not in found:
+                found[expert] = expert.logits(contexts, which, raw)
+        columns = [raw if expert is None else found[expert] for expert in self.experts]
         return np.column_stack([*columns, raw, np.ones_like(raw), self.offsets.of_contexts(contexts)[0][which]])
 
     def of_cells(self, sketch: Sketch) -> FloatArray:
@@ -280,7 +280,7 @@ class Forecast:
         """
         contexts = new.contexts
         rows, sums = (sums_by(new.context, part, len(contexts)) for part in (new.weight, new.weight * new.logit))
-        raw, found = sums / np.maximum(rows, 1e-300), dict[int, FloatArray]()
+        raw, found = sums / np.maximum(rows, 1e-300), dict[Expert, FloatArray]()
         before, after = (
             one.features(contexts, contexts.all(), raw, found)
             @ np.column_stack([one.candidates[name] for name in FOLLOWED])
@@ -326,11 +326,10 @@ class Forecast:
         }
         return replace(self, offsets=offsets, candidates=candidates)
 
-    def state(self, experts: list[Expert | None]) -> dict[str, Any]:
+    def state(self, places: Mapping[Expert, int]) -> dict[str, Any]:
         """Return the forecast as JSON-able values; experts are named by their places in a list."""
-        places = {id(expert): place for place, expert in enumerate(experts)}
         return {
-            "experts": [None if expert is None else places[id(expert)] for expert in self.experts],
+            "experts": [None if expert is None else places[expert] for expert in self.experts],
             "centre": self.centre,
             "position": self.position,
             "candidates": {name: weights.tolist() for name, weights in self.candidates.items()},
@@ -362,38 +361,39 @@ def compiled_forecast(forecast: Forecast, contexts: Contexts, limit: float, of: 
 
     No calibrated logit is beyond ± limit, unless the score's own is.
     """
-    pooled = np.full((1, len(contexts.names)), ANY, dtype=np.int32)
-    table = np.concatenate([pooled, contexts.table]) if contexts.names else pooled
-    whole = replace(contexts, table=table)
+    whole = _with_pooled(contexts)
     if all(expert is None or isinstance(expert, FamilyExpert) for expert in forecast.experts):
         return compile_lines(_lines(forecast, whole, limit), of=None if of is None else 1 + of).bounded()
 
     def calibrated(which: IntArray, logits: FloatArray) -> FloatArray:
         curve, raw = np.broadcast_arrays(which, logits)
         found = forecast.features(whole, curve.ravel(), raw.ravel()) @ forecast.served
-        bounded = np.clip(found, np.minimum(raw.ravel(), -limit), np.maximum(raw.ravel(), limit))
-        return np.asarray(bounded.reshape(curve.shape))
+        return believable(found, raw.ravel(), limit).reshape(curve.shape)
 
     return compile_functions(calibrated, len(whole)).bounded()
 
 
+def _with_pooled(contexts: Contexts) -> Contexts:
+    """Return the context of which no value is known, for the pooled curve, and these after it."""
+    pooled = np.full((1, len(contexts.names)), ANY, dtype=np.int32)
+    return replace(contexts, table=np.concatenate([pooled, contexts.table]) if contexts.names else pooled)
+
+
 def _lines(forecast: Forecast, contexts: Contexts, limit: float) -> Lines:
     """Return the sum of the experts' lines in logit space: straight between the knots of all of them."""
-    weights: dict[int, float] = {}
-    families: dict[int, FamilyExpert] = {}
+    families: dict[FamilyExpert, float] = {}
     of_experts = forecast.served[: len(forecast.experts)].tolist()
     of_raw, constant = forecast.served[len(of_experts) : len(of_experts) + 2].tolist()
     for expert, weight in zip(forecast.experts, of_experts, strict=True):
         if isinstance(expert, FamilyExpert):
-            families[id(expert)] = expert
-            weights[id(expert)] = weights.get(id(expert), 0.0) + weight
+            families[expert] = families.get(expert, 0.0) + weight
         else:
             of_raw += weight
-    knots = np.concatenate([_EVEN_KNOTS, *(expert.family.knots for expert in families.values())])
+    knots = np.concatenate([_EVEN_KNOTS, *(expert.family.knots for expert in families)])
     knots = np.unique(np.clip(knots, -LOGIT_EDGE, LOGIT_EDGE))
     values = constant + of_raw * knots + forecast.shifts(contexts)[0][:, None]
-    for key, expert in families.items():
-        values += weights[key] * expert.family.lines(expert.codes(contexts)).at(knots)
+    for expert, weight in families.items():
+        values += weight * expert.family.lines(expert.codes(contexts)).at(knots)
     # Rounding may let a sum of rising lines fall by a unit in the last place.
     values = np.maximum.accumulate(values, axis=1)
     flat = np.zeros(len(values))  # there are no scores beyond the last knots
@@ -457,12 +457,8 @@ class ComingPeriod:
     @cached_property
     def computed(self) -> CurveDeviations:
         """The deviations at a few places of every curve."""
-        names = self.contexts.names
-        pooled = np.full((1, len(names)), ANY, dtype=np.int32)
-        table = np.concatenate([pooled, self.contexts.table]) if names else pooled
-        whole = replace(self.contexts, table=table)
-        places = self._places()
-        spread = np.zeros((len(table), len(places)))
+        whole, places = _with_pooled(self.contexts), self._places()
+        spread = np.zeros((len(whole), len(places)))
         for weight, expert, sketch in self._experts():
             known = expert.uncertainty(sketch)
             spread += weight * interpolated(known.places, known.deviations(expert.codes(whole)), places)
@@ -478,13 +474,13 @@ class ComingPeriod:
 
     def _experts(self) -> list[tuple[float, FamilyExpert, Sketch]]:
         """Return weight, expert and rows of the experts that count and know their uncertainty."""
-        weights: dict[int, float] = {}
-        rows: dict[int, tuple[FamilyExpert, Sketch]] = {}
+        weights: dict[FamilyExpert, float] = {}
+        rows: dict[FamilyExpert, Sketch] = {}
         for expert, weight, sketch in zip(self.forecast.experts, self.forecast.served, self.sketches, strict=False):
             if isinstance(expert, FamilyExpert) and sketch is not None:
-                weights[id(expert)] = weights.get(id(expert), 0.0) + float(weight)
-                rows[id(expert)] = expert, sketch  # the longest memory that shares it
-        return [(weights[key], *rows[key]) for key in rows if weights[key] > SMALLEST_WEIGHT]
+                weights[expert] = weights.get(expert, 0.0) + float(weight)
+                rows[expert] = sketch  # of the longest memory that shares it
+        return [(weight, expert, rows[expert]) for expert, weight in weights.items() if weight > SMALLEST_WEIGHT]
 
     def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
         """Return the intervals, in logits, of contexts given by their field codes: `[contexts, logits]`."""

@@ -143,7 +143,7 @@ class Clock:
         return Clock(state["last"], int(state["ticks"]), float(state["waiting"]), steps)
 
 
-# The state of a tracker, and its update by a period: judge the forecast, learn the rows, forecast again.
+# The state of a tracker, and what a period does to it.
 
 LEVEL_MEMORIES = 3
 """This many of the shortest memories are also followed by the level alone, on the curves of everything."""
@@ -162,6 +162,8 @@ USUAL_HALF_LIFE, MOST_RISE = 8.0, 4.0
 """What is usual is an average over so many periods; none counts for more than this many times what was usual."""
 LARGEST_GAP_VARIANCE = 1.0
 """What a gap adds to the variance of the coming period at most, in squared logits."""
+EFFECTS = ("level_effect", "level_spread", "value_spread")
+"""The variances that a learner keeps of what periods change, by the names of its attributes."""
 SERVED = "served"
 """The name of what is served, among the names of candidates."""
 
@@ -265,7 +267,7 @@ class Learner:
         other.memories = [copy(memory) for memory in self.memories]
         other.stack, other.clock = copy(self.stack), replace(self.clock, steps=dict(self.clock.steps))
         other.forecasts, other.look = list(self.forecasts), self.look.copied()
-        for name in ("level_effect", "level_spread", "value_spread"):
+        for name in EFFECTS:
             setattr(other, name, copy(getattr(self, name)))
         return other
 
@@ -470,7 +472,7 @@ class Learner:
         """Add a longer memory, so far the same as everything, with the same evidence."""
         last = len(self.memories) - 1
         half_life = self.memories[-2].half_life * MEMORY_RATIO
-        self.memories.insert(last, self.everything.copied(half_life))
+        self.memories.insert(last, replace(self.everything, half_life=half_life))
         self.stack = self.stack.doubled(last)
         self.belief = widened_belief(self.belief, self.prior_belief())
         name = f"memory {half_life:g}"

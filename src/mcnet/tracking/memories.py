@@ -1,7 +1,7 @@
 """Memories: sketches with different half-lives, the curves last fitted to them, seasons, and the effects of periods."""
 
 import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -248,8 +248,7 @@ def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert | 
     if not sketch.contexts.names and sketch.cells.key.min() == sketch.cells.key.max():
         return None  # one score
     if method != BAYES:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return ModelExpert(calibrator(method).fit_sketch(sketch).model_)
     start = None
     if isinstance(earlier, FamilyExpert):
@@ -332,10 +331,6 @@ class EffectVariance:
         self.excess = kept * self.excess + float(np.sum(squared - information))
         self.size = kept * self.size + float(np.sum(information**2))
 
-    def state(self) -> dict[str, Any]:
-        """Return the state as JSON-able values."""
-        return asdict(self)
-
 
 # Memories: sketches with different half-lives, each with the curves last fitted to it.
 
@@ -399,10 +394,6 @@ class Memory:
             return  # nothing to learn a curve from: the last one stays
         self.expert, self.fresh = found, 0.0
         self.fits += 1
-
-    def copied(self, half_life: float) -> "Memory":
-        """Return a memory of another half-life that so far has seen the same."""
-        return replace(self, half_life=half_life)
 
     def state(self) -> dict[str, Any]:
         """Return the plain numbers; sketch and expert are kept apart."""

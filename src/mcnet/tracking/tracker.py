@@ -1,6 +1,5 @@
 """The tracker: a calibrator for the coming period that adapts to changes over time."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ import numpy as np
 
 from mcnet._shared.arrays import FloatArray, ScoreType, sums_by
 from mcnet._shared.messages import warn
-from mcnet.errors import CalibrationWarning, InputError, NotFittedError
+from mcnet.errors import InputError, NotFittedError
 from mcnet.model.model import CalibrationModel
 from mcnet.plots.style import as_plotly, card
 from mcnet.plots.timeline import draw_memory_weights
@@ -367,8 +366,7 @@ class Tracker:
             return self._skip(text)
         learner = self._learner.copied()
         suspect = learner.learn(sketch, text, look=look)
-        self._learner = learner
-        self._forget_compiled()
+        self._become(learner)
         if suspect is not None:
             hint = f"; Tracker.release({suspect.period or ''!r}) learns it all the same" if learner.look.waiting else ""
             warn(learner.look.told(suspect) + hint)
@@ -390,9 +388,7 @@ class Tracker:
         """
         learner = self._learner.copied()
         learner.release(period)
-        self._learner = learner
-        self._forget_compiled()
-        return self
+        return self._become(learner)
 
     @property
     def suspects(self) -> list[Suspect]:
@@ -415,11 +411,8 @@ class Tracker:
         """
         from mcnet.tracking.tracker_file import follow_journal
 
-        self._learner = follow_journal(
-            journal, self._learner.copied(), lambda: Learner(self.method, self.memories, self.delay)
-        )
-        self._forget_compiled()
-        return self
+        learner = self._learner.copied()
+        return self._become(follow_journal(journal, learner, lambda: Learner(self.method, self.memories, self.delay)))
 
     @classmethod
     def from_journal(cls, journal: "Journal", **parameters: Any) -> Self:
@@ -451,12 +444,14 @@ class Tracker:
 
     def _skip(self, period: str | None) -> Self:
         self._learner.skip(period)
-        self._forget_compiled()
-        return self
+        return self._become(self._learner)
 
-    def _forget_compiled(self) -> None:
+    def _become(self, learner: Learner) -> Self:
+        """Take over what was learnt, and forget the curves of before."""
+        self._learner = learner
         self.__dict__.pop("_compiled", None)
         self._curves_made = 0
+        return self
 
     def _model_for(self, scores: Any, field: Any) -> CalibrationModel:
         """Return the model with the curves that rows need, or the whole one once as many have been made as it has."""
@@ -509,11 +504,9 @@ class Tracker:
         """
         found = self.model_.interval(scores, field, level, score_type=score_type)
         if self.method != BAYES:
-            warnings.warn(
+            warn(
                 f"the intervals of a tracker of {self.method} include what a period may change, but not the "
-                "uncertainty of its curves, which that method does not estimate; Tracker() includes both",
-                CalibrationWarning,
-                stacklevel=2,
+                "uncertainty of its curves, which that method does not estimate; Tracker() includes both"
             )
         return found
 

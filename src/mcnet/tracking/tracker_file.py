@@ -25,7 +25,7 @@ from mcnet.store.compaction import warn_of_merged_periods
 from mcnet.store.entries import past_digests, sketch_digest
 from mcnet.store.journal import Journal
 from mcnet.tracking.forecast import APART, LEVEL_CHANGE, Forecast, Stack, divided_belief, widened_belief
-from mcnet.tracking.learner import Clock, Judgement, Learner
+from mcnet.tracking.learner import EFFECTS, Clock, Judgement, Learner
 from mcnet.tracking.memories import EffectVariance, Expert, Memory, Seasons, expert_from_state
 from mcnet.tracking.suspect import Look
 from mcnet.tracking.value_changes import LevelChanges, ValueChanges
@@ -34,7 +34,6 @@ DOCUMENT = "tracker.json"
 _FORMAT = "mcnet tracker"
 _VERSION = 3
 """1: candidates by their order. 2: by their names; changes of single values. 3: their offsets by field."""
-_EFFECTS = ("level_effect", "level_spread", "value_spread")
 
 
 def save_tracker(learner: Learner, folder: str | PathLike[str]) -> None:
@@ -80,9 +79,8 @@ def _foreign(path: Path) -> bool:
 def _document(learner: Learner, files: list[str | None]) -> dict[str, Any]:
     forecasts = [*learner.forecasts, *([] if learner.previous is None else [learner.previous])]
     held = [memory.expert for memory in learner.memories] + [e for f in forecasts for e in f.experts]
-    experts = list({id(expert): expert for expert in held if expert is not None}.values())
-    places = {id(expert): place for place, expert in enumerate(experts)}
-    given: list[Expert | None] = [*experts]
+    experts = dict.fromkeys(expert for expert in held if expert is not None)
+    places = {expert: place for place, expert in enumerate(experts)}
     return {
         "format": _FORMAT,
         "version": _VERSION,
@@ -90,7 +88,7 @@ def _document(learner: Learner, files: list[str | None]) -> dict[str, Any]:
         "given_memories": None if learner.given_memories is None else list(learner.given_memories),
         "delay": learner.delay,
         "memories": [
-            {**memory.state(), "sketch": file, "expert": None if memory.expert is None else places[id(memory.expert)]}
+            {**memory.state(), "sketch": file, "expert": None if memory.expert is None else places[memory.expert]}
             for memory, file in zip(learner.memories, files, strict=True)
         ],
         "stack": learner.stack.state(),
@@ -103,11 +101,11 @@ def _document(learner: Learner, files: list[str | None]) -> dict[str, Any]:
         "learnt": learner.learnt,
         "usual_rows": learner.usual_rows,
         "experts": [expert.state() for expert in experts],
-        "forecasts": [forecast.state(given) for forecast in learner.forecasts],
-        "previous": None if learner.previous is None else learner.previous.state(given),
+        "forecasts": [forecast.state(places) for forecast in learner.forecasts],
+        "previous": None if learner.previous is None else learner.previous.state(places),
         "judgement": None if learner.judgement is None else asdict(learner.judgement),
         "journal_digest": learner.journal_digest,
-        **{name: getattr(learner, name).state() for name in _EFFECTS},
+        **{name: asdict(getattr(learner, name)) for name in EFFECTS},
     }
 
 
@@ -186,7 +184,7 @@ def _learner(document: Mapping[str, Any], load: Callable[[str], Sketch]) -> Lear
     if "look" in document:
         look = document["look"]
         learner.look = Look.restored(look, [_sketch(name, load) for name in look["rows"]])
-    for name in _EFFECTS:
+    for name in EFFECTS:
         setattr(learner, name, EffectVariance(**document[name]))
     return learner
 
