@@ -11,13 +11,17 @@ import io
 import sys
 import time
 import warnings
+from functools import partial
 
 import numpy as np
+from scipy.interpolate import BSpline
 from scipy.special import logit
 
 import mcnet
 from benchmarks import report
+from mcnet._shared.arrays import FloatArray
 from mcnet.bayes.fit import fit_bayes
+from mcnet.bayes.structure import Panels, continued, step_basis
 from mcnet.datasets.simulator import SimulatedField, SimulatedLog, simulate
 from mcnet.metrics import kl_to_truth
 from mcnet.rows.fields import field_columns
@@ -34,6 +38,28 @@ FAMILIES = {
     "weak score": {"spread": 0.2},
     "strong score": {"spread": 2.5},
 }
+
+
+def shape_basis(panels: Panels, shape: str, functions: int) -> FloatArray:
+    """Return the log-slope in each panel as a combination of functions: `[panels, functions]`.
+
+    "step" gives every panel its own level; "linear" and "cubic" are B-splines of that degree, sampled at the middles of
+    the panels, with knots at every (panels / functions)-th of them; "network" is a layer of tanh units that turn at
+    such knots.
+    """
+    inner = panels.count - 2
+    functions = min(functions, inner)
+    degree = {"step": 0, "linear": 1, "cubic": 3, "network": 1}[shape]
+    if shape == "step" or functions <= degree:
+        return step_basis(panels)
+    middles = 0.5 * (panels.edges[1:] + panels.edges[:-1])
+    places = np.linspace(0.0, inner - 1.0, functions - degree + 1)
+    knots = np.interp(places, np.arange(inner), middles)
+    if shape == "network":
+        units = np.tanh((middles[:, None] - knots[1:]) / np.gradient(knots)[1:])
+        return continued(panels, np.column_stack([np.ones(inner), units]))
+    padded = np.concatenate([np.repeat(knots[0], degree), knots, np.repeat(knots[-1], degree)])
+    return continued(panels, BSpline.design_matrix(middles, padded, degree).toarray())
 
 
 def draw(rows: int, seed: int, values: int = 4, family: str = "default") -> SimulatedLog:
@@ -117,7 +143,9 @@ def tables(names: list[str]) -> None:
         table("Bayes and networks, 4 values", by_size(4, SIZES[:4]), rows, 3)
     if "shapes" in wanted:
         shapes = [("step", 48), ("linear", 12), ("linear", 24), ("cubic", 12), ("cubic", 24), ("network", 12)]
-        rows = {f"{s} × {k}": with_options(shape=s, functions=k, panels=48) for s, k in shapes}
+        rows = {
+            f"{s} × {k}": with_options(basis=partial(shape_basis, shape=s, functions=k), panels=48) for s, k in shapes
+        }
         table("Shapes of φ, 4 values", by_size(4, SIZES[:4]), rows, 3)
     if "panels" in wanted:
         rows = {f"{n} panels": with_options(panels=n) for n in (8, 16, 24, 32, 48, 96)}

@@ -6,13 +6,14 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from tests.bayes.test_bayes import cells_of, two_fields
 
+from benchmarks.bayes_shapes import shape_basis
 from mcnet.bayes import likelihood
 from mcnet.bayes.fit import fit_bayes
 from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.newton import Balance, Posterior
 from mcnet.bayes.prior import default_strengths
 from mcnet.bayes.solver import Arrow, Information, conjugate_gradients
-from mcnet.bayes.structure import Incidence, State, make_panels, make_shapes, shape_basis
+from mcnet.bayes.structure import Incidence, State, make_panels, make_shapes
 
 
 def make_posterior(rows=2_000, panels=7, shape="step", fields=2, seed=0, inside=np.inf):

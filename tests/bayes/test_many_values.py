@@ -9,7 +9,7 @@ from mcnet.bayes import fit, rare_values
 from mcnet.bayes import structure as incidence
 from mcnet.bayes.likelihood import make_table
 from mcnet.bayes.sparse_table import make_sparse_table
-from mcnet.bayes.structure import Incidence, make_panels, make_shapes, shape_basis
+from mcnet.bayes.structure import Incidence, make_panels, make_shapes, step_basis
 from mcnet.model.apply import UnseenValues
 
 needs_numba = pytest.mark.skipif(not numba_installed(), reason="the loops are compiled with numba")
@@ -33,7 +33,7 @@ def test_a_sparse_table_gives_what_a_dense_one_gives(roughness):
     weight = rng.uniform(0.5, 2.0, 900)
     positives = weight * (rng.random(900) < 0.2)
     panels = make_panels(logits, weight, positives, 24)
-    shapes = make_shapes(panels, shape_basis(panels, "step"), 4)
+    shapes = make_shapes(panels, step_basis(panels), 4)
     cells = panels, logits, context, weight, positives, contexts
     dense, sparse = make_table(*cells), make_sparse_table(*cells)
     offset = rng.normal(-2.0, 0.3, contexts)

@@ -34,7 +34,7 @@ from mcnet.bayes.sparse_table import SparseTable, make_sparse_table
 from mcnet.bayes.structure import (
     MOST_PAIRS,
     Incidence,
-    Shape,
+    Panels,
     Shapes,
     State,
     combine,
@@ -42,7 +42,7 @@ from mcnet.bayes.structure import (
     interacting_pairs,
     make_panels,
     make_shapes,
-    shape_basis,
+    step_basis,
 )
 from mcnet.bayes.tempering import CellColumns
 from mcnet.curves.family import Combination, CurveFamily
@@ -109,8 +109,7 @@ def fit_bayes(
     *,
     pairs: Sequence[tuple[int, int]] = (),
     panels: int | None = None,
-    shape: Shape = "step",
-    functions: int | None = None,
+    basis: Callable[[Panels], FloatArray] = step_basis,
     deviations: int | None = None,
     most_deviations: int | None = None,
     strengths: Strengths | None = None,
@@ -130,12 +129,13 @@ def fit_bayes(
     `[contexts, fields]` names each context's field values, `sizes` how many values each field has; a negative code is
     no known value. `pairs` are combinations of fields that get their own deviations under a tighter prior.
 
-    Prior strengths are learnt unless given, as `prior` says (EmpiricalBayes if None). `panels`, `functions` and
-    `deviations` (the number of bends of a value's log-slope) default to what the number of contexts affords and the
-    number of rows can tell (`most_deviations` of them at most): resolution costs time, not accuracy, since smoothness
-    is learnt. `lift` makes up for treating the cells of a panel as one, `average` averages the result over how wrong
-    the scores may be. `start` continues from an earlier model: its panels, parameters and strengths; new values come
-    after the old ones. After a step with a decrement below `decrement` the maximum counts as reached.
+    Prior strengths are learnt unless given, as `prior` says (EmpiricalBayes if None). `panels` and `deviations` (the
+    number of bends of a value's log-slope) default to what the number of contexts affords and the number of rows can
+    tell (`most_deviations` of them at most): resolution costs time, not accuracy, since smoothness is learnt. The
+    log-slopes are combinations of the functions of `basis`. `lift` makes up for treating the cells of a panel as one,
+    `average` averages the result over how wrong the scores may be. `start` continues from an earlier model: its panels,
+    parameters and strengths; new values come after the old ones. After a step with a decrement below `decrement` the
+    maximum counts as reached.
     """
     cells = tuple(np.asarray(column, dtype=np.float64) for column in (logits, weight, positives))
     where = np.asarray(contexts)
@@ -154,7 +154,7 @@ def fit_bayes(
 
     afforded = _affordable(max([len(given), *counts]))
     grid = start.panels if start else make_panels(x, w, y, panels or afforded[0])
-    basis = start.shapes.basis if start else shape_basis(grid, shape, functions)
+    functions = start.shapes.basis if start else basis(grid)
     incidence = Incidence(expanded, counts, [(pair.first, pair.second) for pair in combinations])
     most_dense = MOST_DENSE_COMBINATIONS if incidence.several else MOST_DENSE_CONTEXTS
     sparse = len(given) > most_dense and alpha_balance == 0.0 and numba_installed()
@@ -163,8 +163,8 @@ def fit_bayes(
     expected = strengths or (start.strengths if start else prior.first(len(counts), len(combinations)))
     most = deviations or min(afforded[1], most_deviations or afforded[1])
     known = start.every_bend if start else None
-    whole = known is not None and len(known.roughness) == min(most, basis.shape[1] - 1)
-    every = known if known and whole else make_shapes(grid, basis, most)
+    whole = known is not None and len(known.roughness) == min(most, functions.shape[1] - 1)
+    every = known if known and whole else make_shapes(grid, functions, most)
     shapes = every if deviations else every.smoothest(worthwhile_bends(table, every, incidence, expected))
     if start:
         shapes = start.shapes.extended(shapes)

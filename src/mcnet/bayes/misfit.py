@@ -22,7 +22,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, IntArray, sigmoid, sums_by
+from mcnet._shared.arrays import FloatArray, IntArray, clip_scores, sigmoid, sums_by
 from mcnet.bayes.posterior import BayesFit
 from mcnet.calibrators.binning import isotonic_curve
 from mcnet.calibrators.per_field import mixed_curve
@@ -244,7 +244,7 @@ def _held_back(sketch: Sketch, curves: Curves, contexts: Contexts) -> _Held:
         used = left > 0.0
         rates = (whole.positives - positives)[used] / left[used]
         fitted = scipy.optimize.isotonic_regression(rates + storey[used], weights=left[used]).x - storey[used]
-        own = _at_every_cell(np.clip(fitted, SCORE_FLOOR, 1.0 - SCORE_FLOOR), used, whole.context, smooth)
+        own = _at_every_cell(clip_scores(fitted), used, whole.context, smooth)
         there = weight > 0.0
         parts.append((positives[there], (weight - positives)[there], smooth[there], (own - smooth)[there]))
     return _Held(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -94,16 +94,14 @@ class BayesFit:
         """Whether what is left to be gained (half of the decrement) is less than data can tell."""
         return self.decrement < WORTH_ANOTHER_STEP
 
-    def recentred(self, fields: Sequence[bool] | None = None) -> BayesFit:
-        """Return the same curves, with what all (chosen) values of a field have in common moved into the shared one.
+    def recentred(self, fields: Sequence[bool]) -> BayesFit:
+        """Return the same curves, with what all values of the chosen fields have in common moved into the shared one.
 
         The shared curve, which unseen values get, has its own prior; where that holds it back (scores that say
         nothing, or the reverse), the values all deviate alike.
         """
         shared, values = self.state.shared.copy(), list(self.state.values)
-        for field in range(self.fields):
-            if fields is not None and not fields[field]:
-                continue
+        for field in np.flatnonzero(fields):
             common = values[field].mean(axis=0)
             shared += self.shapes.deviation @ common
             values[field] = values[field] - common
@@ -250,7 +248,8 @@ class BayesFit:
         """Return the model that `arrays()` described."""
         get = {name: np.asarray(numbers) for name, numbers in arrays.items()}
         fields = sum(name.startswith("values_") for name in get)
-        pairs = sum(name.startswith("combination_keys_") for name in get)
+        number = sum(name.startswith("combination_keys_") for name in get)
+        pairs = [get[f"combination_{index}"].tolist() for index in range(number)]
         centre, scale, origin = get["panels"].tolist()
         return cls(
             panels=Panels(centre, scale, get["edges"], int(origin), get["mass"]),
@@ -262,13 +261,8 @@ class BayesFit:
                 expected=tuple(get[f"expected_{field}"] for field in range(fields)),
             ),
             combinations=tuple(
-                Combination(
-                    first=int(get[f"combination_{index}"][0]),
-                    second=int(get[f"combination_{index}"][1]),
-                    size=int(get[f"combination_{index}"][2]),
-                    keys=get[f"combination_keys_{index}"],
-                )
-                for index in range(pairs)
+                Combination(first, second, size, get[f"combination_keys_{index}"])
+                for index, (first, second, size) in enumerate(pairs)
             ),
         )
 
@@ -368,10 +362,9 @@ class _Variances:
 
     def compute(self, family: CurveFamily) -> CurveUncertainty:
         fields = range(len(self.fit.state.values))
-        several = len(self.fit.state.values) > 1
-        common = self._variance(None, None, np.arange(len(self.places)))[0]
-        if len(self.fit.state.values) == 1:
-            common = np.zeros(len(self.places))
+        several, common = len(fields) > 1, np.zeros(len(self.places))
+        if len(fields) != 1:
+            common = self._variance(None, None, np.arange(len(self.places)))[0]
         known, unseen, steps = [], [], []
         for field in fields:
             # A field with very many values gives its variances at fewer places.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import combinations, pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -19,8 +19,6 @@ from mcnet.curves.family import Combination
 from mcnet.rows.contexts import distinct_combinations
 
 # Panels: the fixed partition of standardised logits on which every log-slope is a step function.
-
-Shape = Literal["step", "linear", "cubic", "network"]
 
 # A panel narrower than this many standard deviations has no say of its own about the slope.
 NARROWEST = 1e-3
@@ -141,30 +139,17 @@ def _points(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> tu
     return summed[used] / total[used], total[used], clicks[used]
 
 
-def shape_basis(panels: Panels, shape: Shape, functions: int | None = None) -> FloatArray:
-    """Return the log-slope in each panel as a combination of functions: `[panels, functions]`.
+def step_basis(panels: Panels) -> FloatArray:
+    """Return the basis that gives every panel its own log-slope: `[panels, functions]`."""
+    return continued(panels, np.eye(panels.count - 2))
 
-    "step" gives every panel its own level; "linear" and "cubic" are B-splines of that degree, sampled at the middles of
-    the panels, with knots at every (panels / functions)-th of them; "network" is a layer of tanh units that turn at
-    such knots. Beyond the scores ever seen the log-slope is
-    the average one: the last panel's own may be a chance result, and far out nothing holds it in check.
+
+def continued(panels: Panels, basis: FloatArray) -> FloatArray:
+    """Return functions of the panels that have an end `[panels − 2, functions]`, continued beyond the scores ever seen.
+
+    There the log-slope is the average one: the last panel's own may be a chance result, and far out nothing holds it
+    in check.
     """
-    inner = panels.count - 2
-    functions = min(functions or inner // 2, inner)
-    degree = {"step": 0, "linear": 1, "cubic": 3, "network": 1}[shape]
-    if shape == "step" or functions <= degree:
-        basis = np.eye(inner)
-    else:
-        middles = 0.5 * (panels.edges[1:] + panels.edges[:-1])
-        places = np.linspace(0.0, inner - 1.0, functions - degree + 1)
-        knots = np.interp(places, np.arange(inner), middles)
-        if shape == "network":
-            widths = np.gradient(knots)[1:]
-            units = np.tanh((middles[:, None] - knots[1:]) / widths)
-            basis = np.column_stack([np.ones(inner), units])
-        else:
-            padded = np.concatenate([np.repeat(knots[0], degree), knots, np.repeat(knots[-1], degree)])
-            basis = scipy.interpolate.BSpline.design_matrix(middles, padded, degree).toarray()
     average = panels.mass[1:-1] @ basis
     return np.vstack([average, basis, average])
 
@@ -477,8 +462,8 @@ def combine(
     sizes: Sequence[int],
     first: int,
     second: int,
-    information: FloatArray | None = None,
-    least_information: float = 0.0,
+    information: FloatArray,
+    least_information: float,
 ) -> Combination:
     """Return the combination of two fields as it occurs in `codes`; pairs with an unknown value are left out.
 
@@ -487,7 +472,7 @@ def combine(
     one, two = codes[:, first].astype(np.int64), codes[:, second].astype(np.int64)
     known = (one >= 0) & (two >= 0)
     keys, inverse = np.unique(one[known] * sizes[second] + two[known], return_inverse=True)
-    if information is not None and len(keys) > COMBINATIONS_KEPT_WHOLE:
+    if len(keys) > COMBINATIONS_KEPT_WHOLE:
         keys = keys[np.bincount(inverse, weights=information[known], minlength=len(keys)) >= least_information]
     return Combination(first=first, second=second, size=int(sizes[second]), keys=keys)
 
