@@ -15,6 +15,7 @@ import mcnet
 from mcnet._shared import distinct_values as distinct
 from mcnet._shared import distinct_values as string_views_module
 from mcnet._shared.distinct_values import distinct_rows, rows_of_keys, string_views, take
+from mcnet._shared.loops import numba_installed
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns, field_text, sort_key
 
@@ -28,9 +29,9 @@ plain_texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=9)
 def compiler(request, monkeypatch):
     """Take every column, however short, through the compiled loops, then all through NumPy."""
     if request.param == "compiled":
-        monkeypatch.setattr(distinct, "NUMBA_FROM", 1)
+        monkeypatch.setattr(distinct, "worth_compiling", lambda rows, *_: rows > 0 and numba_installed())
     else:
-        monkeypatch.setattr(distinct, "numba_installed", lambda: False)
+        monkeypatch.setattr(distinct, "worth_compiling", lambda *_: False)
     return request.param
 
 

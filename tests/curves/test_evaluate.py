@@ -176,7 +176,7 @@ def test_without_numba_the_bits_are_the_same(monkeypatch):
     curves = Curves.of([CURVES["smooth"]])
     scores = clip_scores(np.random.default_rng(2).random(MANY))
     expected = Evaluator(curves)(scores)
-    monkeypatch.setattr("mcnet.curves.evaluate.numba_installed", lambda: False)
+    monkeypatch.setattr("mcnet.curves.evaluate.worth_compiling", lambda *_: False)
     np.testing.assert_array_equal(Evaluator(curves)(scores), expected)
 
 
@@ -237,7 +237,7 @@ def test_scores_in_steps_are_evaluated_too():
 
 
 def test_without_numba_batches_of_any_curves_are_the_same_each_time(monkeypatch):
-    monkeypatch.setattr(evaluate_module, "numba_installed", lambda: False)
+    monkeypatch.setattr(evaluate_module, "worth_compiling", lambda *_: False)
     rng = np.random.default_rng(0)
     curves = Curves.of([(np.sort(rng.random(30)), np.sort(rng.random(30))) for _ in range(50)])
     evaluator, scores = Evaluator(curves), clip_scores(rng.random(1_000))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcnet._shared.loops import numba_installed
 from mcnet.curves import rising_sum
 from mcnet.curves.family import Combination, CurveFamily
 from mcnet.curves.rising_sum import RisingSum, distinct_keys, exp_parts, point_and_line, raw_logit
@@ -80,10 +81,10 @@ def test_arrays_loops_and_single_rows_have_the_same_bits_and_are_the_plain_sum(s
     scores, codes = rows_of(family, rows, seed)
     evaluator, which = RisingSum(family), np.arange(len(scores))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rising_sum, "NUMBA_FROM", (10**9, 10**9))
+        patched.setattr(rising_sum, "worth_compiling", lambda *_: False)
         patched.setattr(rising_sum, "CONTEXTS_PER_BLOCK", 7)
         in_arrays = evaluator.predict(scores, codes, which)
-        patched.setattr(rising_sum, "NUMBA_FROM", (0, 0))
+        patched.setattr(rising_sum, "worth_compiling", lambda *_: numba_installed())
         np.testing.assert_array_equal(evaluator.predict(scores, codes, which), in_arrays)
     one = [
         evaluator.line(tuple(row))(min(max(score, LOWEST), HIGHEST))
@@ -108,7 +109,7 @@ def test_rows_share_contexts_in_any_order():
 
 @pytest.mark.parametrize("size", [50, 10**15])
 def test_keys_are_numbered_as_a_dictionary_would(size, monkeypatch):
-    monkeypatch.setattr(rising_sum, "NUMBA_FROM", (0, 0))
+    monkeypatch.setattr(rising_sum, "worth_compiling", lambda *_: numba_installed())
     keys = np.random.default_rng(0).choice(np.random.default_rng(1).integers(0, size, 40), 300)
     distinct, which = distinct_keys(keys, size)
     np.testing.assert_array_equal(distinct[which], keys)

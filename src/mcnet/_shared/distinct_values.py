@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import IntArray
-from mcnet._shared.loops import compiled, numba_installed
+from mcnet._shared.loops import compiled, worth_compiling
 
 # Short texts of an Arrow column as fixed-width bytes, read through Arrow's C interface, without PyArrow.
 #
@@ -108,22 +108,14 @@ def _copied(array: _Array) -> NDArray[Any] | None:
 
 # Distinct values of a column: a row of each, and tables looked up by row, with numba and the same in NumPy.
 
-NUMBA_FROM = 50_000
-"""Fewer rows than this are not worth loading the compiler for."""
-
-LOADED_FROM = 2_000
-"""With a compiled loop at hand, fewer rows than this are still as quick without it."""
-
 _KEYS = (np.int32, np.int64, np.uint32)
 _WORDS = (np.uint64, np.uint32)
 _MULTIPLIER = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio: spreads neighbours
 _FIRST_SIZE = 1024
 
 
-def worth_compiling(rows: int) -> bool:
-    """Tell whether there is a compiler, and enough rows to load it for."""
-    loaded = any(loop.cache_info().currsize for loop in (_take, _mark, _distinct))
-    return rows >= (LOADED_FROM if loaded else NUMBA_FROM) and numba_installed()
+def _is_long(column: Any) -> bool:
+    return worth_compiling(len(column), _take, _mark, _distinct)
 
 
 def _modulo(low: int) -> np.uint64:
@@ -140,7 +132,7 @@ def _places(keys: NDArray[Any], low: int) -> NDArray[Any]:
 
 def take(table: NDArray[np.int32], keys: NDArray[Any], low: int) -> NDArray[np.int32]:
     """Return `table[key - low]` for each key."""
-    if not (worth_compiling(len(keys)) and keys.dtype in _KEYS):
+    if not (_is_long(keys) and keys.dtype in _KEYS):
         taken: NDArray[np.int32] = table[_places(keys, low)]
         return taken
     out = np.empty(len(keys), dtype=np.int32)
@@ -151,7 +143,7 @@ def take(table: NDArray[np.int32], keys: NDArray[Any], low: int) -> NDArray[np.i
 def rows_of_keys(keys: NDArray[Any], low: int, high: int) -> IntArray:
     """Return a row that has the key low, low + 1 … high; -1 where there is none."""
     rows = np.full(high - low + 1, -1, dtype=np.int64)
-    if worth_compiling(len(keys)) and keys.dtype in _KEYS:
+    if _is_long(keys) and keys.dtype in _KEYS:
         _mark()(rows, np.ascontiguousarray(keys), _modulo(low))
     else:
         rows[_places(keys, low)] = np.arange(len(keys))
@@ -163,7 +155,7 @@ def distinct_rows(column: NDArray[Any]) -> tuple[NDArray[Any], IntArray] | None:
 
     None if there is no fast way: too few rows, no compiler, or elements of an odd size.
     """
-    if not worth_compiling(len(column)):
+    if not _is_long(column):
         return None
     column = np.ascontiguousarray(column)
     for word in _WORDS:
@@ -171,6 +163,12 @@ def distinct_rows(column: NDArray[Any]) -> tuple[NDArray[Any], IntArray] | None:
             words = column.view(word).reshape(len(column), -1)
             return _hashed(words) if words.flags.aligned else None
     return None
+
+
+def distinct_texts(column: Any) -> tuple[NDArray[Any], IntArray] | None:
+    """Return the same for a column of Polars with short texts; None if there is no fast way."""
+    views = string_views(column) if _is_long(column) else None
+    return None if views is None else distinct_rows(views)
 
 
 def _hashed(words: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:

@@ -1,6 +1,7 @@
 """Hot loops: compiled with numba where it is installed, and buckets of scores computed from their bits."""
 
 import importlib.util
+import os
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -57,6 +58,27 @@ def compiled(function: Callable[..., Any], *called: Callable[..., Any]) -> Calla
     for other in called:
         _callable_when_compiled(other)
     return _Compiled(function)
+
+
+NUMBA_FROM = 50_000
+"""Fewer rows than this are not worth loading the compiler for."""
+
+LOADED_FROM = 1_000
+"""The same where a loop is compiled already: for other types of arguments it would be compiled anew, and fewer rows are
+not worth that wait."""
+
+_ROWS_PER_THREAD = 500_000
+
+
+def worth_compiling(rows: int, *loops: Any) -> bool:
+    """Tell whether there is a compiler, and enough rows for it: fewer where one of these cached loops is compiled."""
+    loaded = any(loop.cache_info().currsize for loop in loops)
+    return rows >= (LOADED_FROM if loaded else NUMBA_FROM) and numba_installed()
+
+
+def threads_for(rows: int) -> int:
+    """Return on how many threads a compiled loop over so many rows is quickest."""
+    return min(os.cpu_count() or 1, 8, -(-rows // _ROWS_PER_THREAD))
 
 
 @cache

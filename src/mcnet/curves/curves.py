@@ -203,7 +203,11 @@ class CurveUncertainty:
         for column, known, unseen, step in parts:
             rows = np.concatenate([known, unseen[None, :]])
             index = np.where((column >= 0) & (column < len(known)), column, len(known))
-            variance += _spread_out(rows[index], step, len(self.places))
+            added, number = rows[index], len(self.places)
+            if step > 1:  # on straight lines between the places that the field gives
+                given = kept_places(step, number).astype(np.float64)
+                added = interpolated(given, added, np.arange(number, dtype=np.float64))
+            variance += added
         return np.asarray(np.sqrt(variance))
 
     def rounded(self) -> "CurveUncertainty":
@@ -259,13 +263,6 @@ class CurveUncertainty:
 def kept_places(step: int, number: int) -> IntArray:
     """Return which of the places a field gives its variances at: every so many, the first and the last."""
     return np.unique(np.append(np.arange(0, number, step), number - 1))
-
-
-def _spread_out(values: FloatArray, step: int, number: int) -> FloatArray:
-    """Return values given at some places at all of them, on straight lines between."""
-    if step == 1:
-        return values
-    return interpolated(kept_places(step, number).astype(np.float64), values, np.arange(number, dtype=np.float64))
 
 
 def interpolated(places: FloatArray, values: FloatArray, wanted: FloatArray) -> FloatArray:

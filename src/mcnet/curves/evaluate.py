@@ -1,6 +1,5 @@
 """The hot loop of serving: scores to probabilities, with numba, and the same in NumPy without it."""
 
-import os
 from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -9,7 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import CodeArray, FloatArray, clip_scores, inside_unit
-from mcnet._shared.loops import BLOCK, bucket_starts, clip_into_buckets, clipped_and_buckets, compiled, numba_installed
+from mcnet._shared.loops import (
+    BLOCK,
+    bucket_starts,
+    clip_into_buckets,
+    clipped_and_buckets,
+    compiled,
+    threads_for,
+    worth_compiling,
+)
 from mcnet.curves.curves import Curves
 from mcnet.errors import InputError
 
@@ -86,14 +93,6 @@ def _line_records(curves: Curves) -> FloatArray:
 
 
 # The hot loop of serving: scores to probabilities, with numba, and the same in NumPy without it.
-
-NUMBA_FROM = 50_000
-"""Fewer rows than this are not worth loading the compiler for."""
-
-LOADED_FROM = 2_000
-"""Where the loop is compiled already, fewer rows than this are as quick without it."""
-
-_ROWS_PER_THREAD = 500_000
 
 
 def evaluate_few(curves: Curves, scores: FloatArray, curve: NDArray[Any]) -> FloatArray:
@@ -217,8 +216,7 @@ class Evaluator:
 
     def attempt(self, scores: FloatArray, which: NDArray[Any] | None = None, offset: int = 0) -> FloatArray | None:
         """Return the same for rows that nobody has looked at yet, or None if any of them cannot be evaluated."""
-        least = LOADED_FROM if _kernel.cache_info().currsize else NUMBA_FROM
-        if len(scores) >= least and numba_installed():
+        if worth_compiling(len(scores), _kernel):
             scores = np.ascontiguousarray(scores)
             which = None if which is None else np.ascontiguousarray(which, dtype=np.int32)
             return self._compiled(scores, which, offset)
@@ -245,7 +243,7 @@ class Evaluator:
             done: bool = run(*tables, scores[rows], None if which is None else which[rows], offset, out[rows])
             return done
 
-        workers = min(os.cpu_count() or 1, 8, -(-len(scores) // _ROWS_PER_THREAD))
+        workers = threads_for(len(scores))
         if workers == 1:
             return out if evaluate(slice(None)) else None
         from concurrent.futures import ThreadPoolExecutor  # a small batch is served sooner without it

@@ -10,7 +10,6 @@ rounded. The logarithm and the exponential are computed at the nearest point of 
 second one starts higher by more than the errors, and both results are within 10⁻¹³ of the exact ones.
 """
 
-import os
 from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import SCORE_FLOOR, CodeArray, FloatArray, IntArray, clip_scores
-from mcnet._shared.loops import compiled, numba_installed
+from mcnet._shared.loops import compiled, threads_for, worth_compiling
 from mcnet.curves.family import CONTEXTS_PER_BLOCK, LARGEST_LOGIT, CurveFamily, believable
 
 # The elementary functions: plain arithmetic, which numbers, arrays and compiled loops share.
@@ -83,7 +82,7 @@ _MOST_DENSE_KEYS = 1 << 22
 
 def distinct_keys(keys: NDArray[Any], size: int) -> tuple[IntArray, NDArray[Any]]:
     """Return the distinct keys, whole numbers from 0 to `size` − 1, and which of them each row has."""
-    if len(keys) < NUMBA_FROM[bool(_kernel.cache_info().currsize)] or not numba_installed():
+    if not worth_compiling(len(keys), _numbering):
         return np.unique(keys, return_inverse=True)
     which = np.empty(len(keys), dtype=np.int32)
     dense = size <= min(_MOST_DENSE_KEYS, 16 * len(keys))
@@ -256,14 +255,14 @@ class RisingSum:
         -------
         array : probabilities that never fall when the score rises; a row has the same one in every batch.
         """
-        if len(scores) < NUMBA_FROM[bool(_kernel.cache_info().currsize)] or not numba_installed():
+        if not worth_compiling(len(scores), _kernel):
             return self._in_arrays(scores, codes, which)
         # Rows are sorted by context, since a look at a random place costs more than all arithmetic.
         begin, at = np.zeros(len(codes) + 1, dtype=np.int64), np.empty(len(scores), dtype=np.int32)
         ordered, panels = np.empty(len(scores)), np.empty(len(scores), dtype=np.int16)
         _sorting()(which, scores, begin, at, ordered)
         rows, shared, look, run = self._rows(codes), self._tables, _logit_loop(), _kernel()
-        workers = min(os.cpu_count() or 1, 8, -(-len(scores) // _ROWS_PER_THREAD))
+        workers = threads_for(len(scores))
         ends = np.searchsorted(begin, np.linspace(0, len(scores), workers + 1).astype(np.int64))
         ends[0], ends[-1] = 0, len(codes)
 
@@ -292,9 +291,6 @@ class RisingSum:
         return *sums, knots, family.origin, self.limit, guide.astype(np.int32), per_logit
 
 
-NUMBA_FROM = (50_000, 1_000)
-"""Rows from which loops are compiled; where they are compiled already, rows from which they are faster."""
-_ROWS_PER_THREAD = 500_000
 BLOCK = 256
 """Rows that go through several steps one after the other without leaving the fastest cache."""
 

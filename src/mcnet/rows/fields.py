@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import CodeArray, IntArray
-from mcnet._shared.distinct_values import distinct_rows, rows_of_keys, string_views, take, worth_compiling
+from mcnet._shared.distinct_values import distinct_rows, distinct_texts, rows_of_keys, take
 from mcnet.errors import InputError
 
 # Tables of Polars, pandas and Arrow: recognise them, without importing the libraries.
@@ -369,8 +369,7 @@ def _from_polars(name: str, series: Any) -> FieldColumn:
         except pl.exceptions.ComputeError:  # not UTF-8
             return _from_objects(name, series.to_list())
     if series.dtype == pl.String:
-        views = string_views(series) if worth_compiling(len(series)) else None
-        if views is not None and (result := distinct_rows(views)) is not None:
+        if (result := distinct_texts(series)) is not None:
             codes, rows = result
             return _from_distinct_texts(name, codes, series.gather(rows))
         series = series.cast(pl.Categorical)
