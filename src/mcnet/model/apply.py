@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from mcnet._shared.arrays import FloatArray, IntArray, ScoreType, sums_by
+from mcnet._shared.arrays import FloatArray, ScoreType, sums_by
 from mcnet._shared.files import is_url, local_path, whole_file
 from mcnet.errors import Advice, InputError
 from mcnet.model.model import CalibrationModel, refuse_probabilities
@@ -345,7 +345,9 @@ class _Work:
             if self.progress is not None:
                 self.progress(size)
         if len(rows) < size:
-            results = [_at_rows(result, rows, size) for result in results]
+            every = np.full((len(results), size), np.nan)
+            every[:, rows] = results
+            results = list(every)
         return _together(results)
 
     def extremes(self) -> FloatArray:
@@ -386,13 +388,6 @@ class _Work:
 def _together(columns: Sequence[FloatArray]) -> pl.Series:
     """Return columns as one column of structs; NaN is missing."""
     return pl.DataFrame({str(index): column for index, column in enumerate(columns)}, nan_to_null=True).to_struct()
-
-
-def _at_rows(values: FloatArray, rows: IntArray, size: int) -> FloatArray:
-    """Return a column of this size with the values in these rows, and NaN in the others."""
-    column = np.full(size, np.nan)
-    column[rows] = values
-    return column
 
 
 def _sink(

@@ -378,9 +378,9 @@ def _model(document: ModelDocument) -> CalibrationModel:
     names = tuple(field.name for field in document.fields)
     values = tuple(tuple(field.values) for field in document.fields)
     family = None if document.family is None else CurveFamily.from_dict(msgspec.to_builtins(document.family))
-    if document.curves is not None:
-        table = _curve_contexts(document, values)
-        curves = _curves(document)
+    if document.curves is not None and document.grids is not None:
+        table = _curve_contexts(document.curves, values)
+        curves = _curves(document.curves, document.grids)
     else:
         assert family is not None
         table = _family_contexts(document, names, values)
@@ -421,25 +421,22 @@ def _uncertainty(
     return CurveUncertainty.from_dict(document.uncertainty, family)
 
 
-def _curves(document: ModelDocument) -> Curves:
-    assert document.grids is not None
-    assert document.curves is not None
-    grids = [np.array(grid, dtype=np.float64) for grid in document.grids]
-    for entry in document.curves:
+def _curves(curves: list[CurveDocument], knots: list[list[float]]) -> Curves:
+    grids = [np.array(grid, dtype=np.float64) for grid in knots]
+    for entry in curves:
         if not 0 <= entry.grid < len(grids):
             raise InputError(f"a curve names grid {entry.grid}, and there are {len(grids)} grids")
-    return Curves.of([(grids[entry.grid], np.array(entry.probabilities)) for entry in document.curves])
+    return Curves.of([(grids[entry.grid], np.array(entry.probabilities)) for entry in curves])
 
 
-def _curve_contexts(document: ModelDocument, values: Sequence[tuple[str | None, ...]]) -> CodeArray:
+def _curve_contexts(curves: list[CurveDocument], values: Sequence[tuple[str | None, ...]]) -> CodeArray:
     """Return the contexts that explicit curves name, one row of codes each."""
-    assert document.curves is not None
-    if not document.curves or document.curves[0].context is not None:
+    if not curves or curves[0].context is not None:
         raise InputError("the first curve is the pooled one, and names no context")
     if not values:
         return Contexts.none().table
     rows = []
-    for entry in document.curves[1:]:
+    for entry in curves[1:]:
         if entry.context is None:
             raise InputError("a curve other than the first names no context")
         rows.append([ANY if code is None else code for code in entry.context])
