@@ -57,21 +57,18 @@ class KnownCounts:
     def __init__(self, journal: Journal, positions: Mapping[str, float]) -> None:
         """Sort the counts of a journal; `positions` has the place of each period in time, in periods."""
         counted = journal.counts()
-        ages: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for entry, _ in counted:
-            if entry.age is not None:
-                ages[entry.period, entry.source].append(entry.age)
-        last = max((age for found in ages.values() for age in found), default=0.0)
+        aged = {(entry.period, entry.source) for entry, _ in counted if entry.age is not None}
+        last = max((entry.age for entry, _ in counted if entry.age is not None), default=0.0)
         self._counts: dict[str, list[_Count]] = defaultdict(list)
         for entry, load in counted:
             age = entry.age
             if age is None:
-                age = last + 1.0 if (entry.period, entry.source) in ages else 0.0
+                age = last + 1.0 if (entry.period, entry.source) in aged else 0.0
             known_at = positions[entry.period] + age
             self._counts[entry.period].append(_Count(entry, load, known_at))
         self._periods = sorted(self._counts, key=lambda period: positions[period])
         self._positions = positions
-        self.has_ages = bool(ages)
+        self.has_ages = bool(aged)
 
     def arrival(self, now: float) -> ArrivalCurve | None:
         """Return the share of positives that arrives by age, learnt from the counts known at the end of a period."""

@@ -146,22 +146,28 @@ LEVEL_CHANGE = "level since a change"
 """Everything, with the level that the periods since a change of it show."""
 PRIOR_APART = 0.85
 """The share of a candidate's prior belief that goes to the same one with values apart."""
+LEVEL_MEMORIES = 3
+"""This many of the shortest memories are also followed by the level alone, on the curves of everything."""
 NEW_CANDIDATE = 1e-6
 """The belief in a candidate that comes with a new memory."""
 
 
-def prior_belief(half_lives: Sequence[float], levels: int) -> dict[str, float]:
+def expert_names(half_lives: Sequence[float]) -> list[str]:
+    """Return the names of memories with these half-lives, and after them those of everything and of the base scores."""
+    return [*(f"memory {half_life:g}" for half_life in half_lives), "everything", "base scores"]
+
+
+def prior_belief(half_lives: Sequence[float]) -> dict[str, float]:
     """Return the table of candidates: their names, in the order in which they are shown, and the prior belief in each.
 
     Parameters
     ----------
     half_lives : of the memories that forget.
-    levels : how many of these the level alone follows as well.
     """
     others = [
         "base scores",
         *(f"memory {half_life:g}" for half_life in half_lives),
-        *(f"level {half_life:g}" for half_life in half_lives[:levels]),
+        *(f"level {half_life:g}" for half_life in half_lives[:LEVEL_MEMORIES]),
         LEVEL_CHANGE,
     ]
     first = {"everything": PRIOR_EVERYTHING, "stack": PRIOR_STACK, "careful stack": PRIOR_CAREFUL}

@@ -24,12 +24,14 @@ from mcnet.sketch.views import in_field_order
 from mcnet.tracking.forecast import (
     APART,
     LEVEL_CHANGE,
+    LEVEL_MEMORIES,
     ComingPeriod,
     Forecast,
     Stack,
     balanced_level,
     coefficients,
     compiled_forecast,
+    expert_names,
     filter_of,
     learnt_belief,
     mean_age,
@@ -129,12 +131,7 @@ class Clock:
 
     def state(self) -> dict[str, Any]:
         """Return the state as JSON-able values."""
-        return {
-            "last": self.last,
-            "ticks": self.ticks,
-            "waiting": self.waiting,
-            "steps": [[step, number] for step, number in self.steps.items()],
-        }
+        return {**vars(self), "steps": [[step, number] for step, number in self.steps.items()]}
 
     @staticmethod
     def restored(state: Mapping[str, Any]) -> "Clock":
@@ -145,8 +142,6 @@ class Clock:
 
 # The state of a tracker, and what a period does to it.
 
-LEVEL_MEMORIES = 3
-"""This many of the shortest memories are also followed by the level alone, on the curves of everything."""
 LEVEL_VARIANCE = 1.0
 """The prior variance of the level alone, in squared logits: one positive and its negatives weigh as much."""
 LARGEST_SURPRISE = 9.0
@@ -235,9 +230,9 @@ class Learner:
         self.belief = self.prior_belief()
 
     @property
-    def levels(self) -> int:
-        """How many memories the level alone follows."""
-        return min(LEVEL_MEMORIES, len(self.memories) - 1)
+    def half_lives(self) -> list[float]:
+        """The half-lives of the memories that forget, in periods."""
+        return [memory.half_life for memory in self.memories[:-1]]
 
     @property
     def everything(self) -> Memory:
@@ -259,7 +254,7 @@ class Learner:
 
     def prior_belief(self) -> dict[str, float]:
         """Return the candidates by name, with the prior belief in each."""
-        return prior_belief([memory.half_life for memory in self.memories[:-1]], self.levels)
+        return prior_belief(self.half_lives)
 
     def copied(self) -> "Learner":
         """Return a copy that can learn without changing this one, so that a period is learnt whole or not at all."""
@@ -447,9 +442,8 @@ class Learner:
         self.belief = learnt_belief(
             self.belief, losses, self.prior_belief(), overdispersion=overdispersion, elapsed=step
         )
-        experts = [*(f"memory {memory.half_life:g}" for memory in self.memories[:-1]), "everything", "base scores"]
         self.stack.learn(
-            np.column_stack([logits[name] for name in experts]),
+            np.column_stack([logits[name] for name in expert_names(self.half_lives)]),
             weight,
             positives,
             centre=forecast.centre,
@@ -496,8 +490,8 @@ class Learner:
         levels: dict[str, FloatArray] = {}
         for index in range(number - 2, -1, -1):  # each memory leans on the next longer one
             memory, variance = self.memories[index], 1.0 / leaning
-            if index < self.levels:
-                level, variance = self._level(memory, level, variance, longest=index == self.levels - 1)
+            if index < LEVEL_MEMORIES:
+                level, variance = self._level(memory, level, variance, longest=not levels)
                 levels[f"level {memory.half_life:g}"] = memories[number - 1] + unit[number + 1] * level
             information = 0.0 if memory.sketch is None else rate * (1.0 - rate) * memory.sketch.total_weight
             own = information / (information + 1.0 / variance)
@@ -508,7 +502,7 @@ class Learner:
             "stack": self._stacked(self.stack.weights, memories, centre, seasonal),
             "careful stack": self._stacked(self.stack.careful, memories, centre, seasonal),
             "base scores": memories[number],
-            **{f"memory {memory.half_life:g}": memories[index] for index, memory in enumerate(self.memories[:-1])},
+            **{f"memory {half_life:g}": memories[index] for index, half_life in enumerate(self.half_lives)},
             **levels,
         }
         for name, weights in list(candidates.items()):
@@ -595,7 +589,7 @@ class Learner:
     def followed_ages(self) -> tuple[float, float]:
         """Return the mean age in periods of what the level follows, and of what slope and shape follow."""
         latest, ages = self.forecasts[-1], np.array([memory.age for memory in self.memories])
-        of_curves, of_level = latest.memory_weights([memory.half_life for memory in self.memories[:-1]])
+        of_curves, of_level = latest.memory_weights(self.half_lives)
         share = sum(latest.belief.get(LEVEL_CHANGE + end, 0.0) for end in ("", APART))
         (moved,), (run,) = self.level_changes.moved()
         younger = max(ages[-1] - run / 2.0, 0.0)  # of the part of everything's weight whose level has changed since

@@ -44,12 +44,7 @@ _TRACKED = (
 
 @dataclass(frozen=True)
 class Alarm:
-    """One finding: where the model is miscalibrated, since when, and by how much.
-
-    Attributes
-    ----------
-    pcoc_low, pcoc_high : the 95 % interval of the PCOC; it includes how much periods differ.
-    """
+    """One finding: where the model is miscalibrated, since when, and by how much."""
 
     what: str
     """ "level", "slope", a field value as "country=NL", or "learning": suspect periods in a row are not learnt."""
@@ -60,8 +55,9 @@ class Alarm:
     pcoc: float
     """Predicted over observed positives since then."""
     pcoc_low: float
+    """The lower end of the 95 % interval of the PCOC, which includes how much periods differ …"""
     pcoc_high: float
-    """The 95 % interval of the PCOC; it includes how much periods differ."""
+    """… and the upper one."""
     excess: float
     """Predicted minus observed positives since then: what bids were wrong by, in positives."""
     rows: float

@@ -17,7 +17,7 @@ from mcnet.plots.timeline import draw_memory_weights
 from mcnet.rows.columns import as_array, scores_column
 from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.forecast import APART, Forecast
+from mcnet.tracking.forecast import APART, Forecast, expert_names
 from mcnet.tracking.learner import SERVED, Learner
 from mcnet.tracking.memories import BAYES, RESOLUTION, check_method
 from mcnet.tracking.suspect import Suspect
@@ -150,9 +150,8 @@ def explained(learner: Learner) -> TrackerExplanation:
     import polars as pl
 
     latest, previous = learner.forecasts[-1], learner.previous
-    half_lives = [memory.half_life for memory in learner.memories[:-1]]
     candidates = [name for name in learner.prior_belief() if not name.endswith(APART)]
-    memories = [*(f"memory {half_life:g}" for half_life in half_lives), "everything", "base scores"]
+    half_lives, memories = learner.half_lives, expert_names(learner.half_lives)
     rows: list[tuple[str, str, float, float | None]] = []
 
     def add(part: str, names: list[str], now: FloatArray, before: FloatArray | None = None) -> None:

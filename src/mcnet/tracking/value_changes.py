@@ -49,6 +49,7 @@ TRUSTED_SURPRISE = 2.0
 LEVEL_STEPS, FIRST_STEPS, MODE_STEPS = 10, 3, 5
 
 _State = NDArray[np.float32]
+_NUMBERS = ("changes", "squares", "exposure", "excess", "size")
 
 
 @dataclass(frozen=True, eq=False)
@@ -484,7 +485,6 @@ class ValueChanges:
 
     def state(self) -> dict[str, Any]:
         """Return the state as JSON-able values, exact to the bit."""
-        numbers = ("changes", "squares", "exposure", "excess", "size")
         return {
             "names": list(self.names),
             "values": [list(index) for index in self.values],
@@ -492,7 +492,7 @@ class ValueChanges:
             "periods": list(self.periods),
             "since": self.since,
             "rows": [rows.tolist() for rows in self.rows],
-            **{name: getattr(self, name) for name in numbers},
+            **{name: getattr(self, name) for name in _NUMBERS},
         }
 
     @staticmethod
@@ -504,7 +504,7 @@ class ValueChanges:
         names, periods = tuple(state["names"]), tuple(state["periods"])
         # Files of before have no rows.
         rows = tuple(np.array(rows, dtype=np.float64) for rows in state.get("rows", [[0.0] * len(v) for v in values]))
-        numbers = {name: float(state[name]) for name in ("changes", "squares", "exposure", "excess", "size")}
+        numbers = {name: float(state[name]) for name in _NUMBERS}
         return ValueChanges(names, values, runs, rows, periods, dict(state["since"]), **numbers)
 
     def restored_offsets(self, state: Mapping[str, Any] | Sequence[Any]) -> ValueOffsets:
