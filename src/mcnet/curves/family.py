@@ -1,9 +1,10 @@
 """A family of curves: every combination of field values has one, made from a few numbers for each value."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -318,6 +319,14 @@ REMEMBERED_CONTEXTS = 4_096
 _ROUNDING = 2.0**26
 
 
+def blocks_of_contexts(which: NDArray[Any], number: int, size: int) -> Iterator[tuple[slice, IntArray]]:
+    """Yield blocks of so many contexts, and the rows of each block; `which` is the context of each row."""
+    order, starts = np.argsort(which, kind="stable"), range(0, number, size)
+    ends = np.searchsorted(which[order], [*starts, number])
+    for start, (begin, end) in zip(starts, pairwise(ends), strict=True):
+        yield slice(start, start + size), order[begin:end]
+
+
 class _Contexts(NamedTuple):
     """Curves of contexts: calibrated logits at the family's knots `[contexts, knots]`, slopes `[contexts, panels]`."""
 
@@ -362,12 +371,9 @@ class FamilyEvaluator:
         codes = np.asarray(codes, dtype=np.int64).reshape(len(scores), self.family.fields)
         result = np.empty(len(scores))
         distinct, which = distinct_contexts(codes)
-        order = np.argsort(which, kind="stable")
-        for start in range(0, len(distinct), CONTEXTS_PER_BLOCK):
-            begin, end = np.searchsorted(which[order], [start, start + CONTEXTS_PER_BLOCK])
-            rows = order[begin:end]
-            contexts = self._contexts(distinct[start : start + CONTEXTS_PER_BLOCK])
-            result[rows] = self._rows(contexts, which[rows] - start, clip_scores(scores[rows]))
+        for block, rows in blocks_of_contexts(which, len(distinct), CONTEXTS_PER_BLOCK):
+            contexts = self._contexts(distinct[block])
+            result[rows] = self._rows(contexts, which[rows] - block.start, clip_scores(scores[rows]))
         return result
 
     def predict_one(self, score: float, codes: tuple[int, ...]) -> float:

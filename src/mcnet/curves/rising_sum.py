@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import SCORE_FLOOR, CodeArray, FloatArray, IntArray, clip_scores
 from mcnet._shared.loops import compiled, threads_for, worth_compiling
-from mcnet.curves.family import CONTEXTS_PER_BLOCK, LARGEST_LOGIT, CurveFamily, believable
+from mcnet.curves.family import CONTEXTS_PER_BLOCK, LARGEST_LOGIT, CurveFamily, believable, blocks_of_contexts
 
 # The elementary functions: plain arithmetic, which numbers, arrays and compiled loops share.
 
@@ -217,15 +217,11 @@ class RisingSum:
         x = raw_logit(*np.frexp(odds / (1.0 - odds)))
         panel = np.searchsorted(family.knots, x, side="right")
         anchor = np.where(panel > family.origin, panel - 1, panel)
-        order = np.argsort(which, kind="stable")
-        starts = range(0, len(codes), CONTEXTS_PER_BLOCK)
-        ends = np.searchsorted(which[order], [*starts, len(codes)])
-        for first, (begin, end) in zip(starts, pairwise(ends), strict=True):
-            rows = order[begin:end]
-            values, slopes = self.contexts(codes[first : first + CONTEXTS_PER_BLOCK])
+        for block, rows in blocks_of_contexts(which, len(codes), CONTEXTS_PER_BLOCK):
+            values, slopes = self.contexts(codes[block])
             bounded = np.full((len(values), values.shape[1] + 2), np.inf)
             bounded[:, 0], bounded[:, 1:-1] = -np.inf, values
-            own, at, here = which[rows] - first, panel[rows], x[rows]
+            own, at, here = which[rows] - block.start, panel[rows], x[rows]
             t = values[own, anchor[rows]] + slopes[own, at] * (here - family.knots[anchor[rows]])
             t = np.minimum(np.maximum(t, bounded[own, at]), bounded[own, at + 1])
             point, line = point_and_line(-believable(t, here, self.limit))

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from statistics import NormalDist
 from typing import Any, Protocol
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, clip_scores, logit, sigmoid
 from mcnet.curves.curves import Curves, interpolated, piece_and_share
 from mcnet.curves.evaluate import Evaluator
-from mcnet.curves.family import round_to_digits
+from mcnet.curves.family import blocks_of_contexts, round_to_digits
 from mcnet.errors import InputError
 from mcnet.rows.contexts import Contexts, distinct_contexts
 
@@ -72,13 +71,10 @@ class Bands:
         """
         logits = logit(clip_scores(scores))
         contexts, which = distinct_contexts(codes)
-        order = np.argsort(which, kind="stable")
-        ends = np.searchsorted(which[order], np.arange(0, len(contexts) + _CONTEXTS_PER_BLOCK, _CONTEXTS_PER_BLOCK))
         result = np.empty((2, len(scores)))
-        for block, (begin, end) in enumerate(pairwise(ends)):
-            first, rows = block * _CONTEXTS_PER_BLOCK, order[begin:end]
-            bands = self._bands(contexts[first : first + _CONTEXTS_PER_BLOCK], level)
-            result[:, rows] = self._interpolated(bands, which[rows] - first, logits[rows])
+        for block, rows in blocks_of_contexts(which, len(contexts), _CONTEXTS_PER_BLOCK):
+            bands = self._bands(contexts[block], level)
+            result[:, rows] = self._interpolated(bands, which[rows] - block.start, logits[rows])
         # Beyond this logit the sigmoid would round to exactly 1, which no rows can show.
         result = np.minimum(result, _LARGEST_LOGIT)
         low, high = sigmoid(np.rint(result * _ROUNDING) / _ROUNDING)
