@@ -23,6 +23,7 @@ from mcnet.rows.contexts import ANY, Contexts
 from mcnet.sketch.grid import POSITION_UNITS, Cells, LogitGrid, make_grid
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import value_order_of
+from mcnet.tracking.value_changes import value_codes
 
 SHORTEST_MEMORIES = (0.5, 2.0, 8.0, 32.0)
 """Half-lives in periods; longer ones come as the stream grows."""
@@ -160,12 +161,8 @@ class FamilyExpert:
 
     def codes(self, contexts: Contexts) -> IntArray:
         """Return the fit's own codes of contexts `[contexts, fields]`, -1 for a value that the fit has not seen."""
-        columns = []
-        for field, (own, values) in enumerate(zip(self.contexts.values, contexts.values, strict=True)):
-            place = {value: code for code, value in enumerate(own)}
-            # The last entry answers for ANY, which is -1.
-            codes = np.array([*(place.get(value, ANY) for value in values), ANY], dtype=np.int64)
-            columns.append(codes[contexts.table[:, field]])
+        known = [{value: code for code, value in enumerate(own)} for own in self.contexts.values]
+        columns = [value_codes(index, contexts, field) for field, index in enumerate(known)]
         return np.column_stack(columns) if columns else np.zeros((len(contexts), 0), dtype=np.int64)
 
     def logits(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:

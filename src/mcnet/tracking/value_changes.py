@@ -75,7 +75,7 @@ class ValueOffsets:
         result = np.zeros((2, len(contexts), len(FOLLOWED)))
         result[0] = self.of_all_rows
         for number, (index, mean, variance) in enumerate(zip(self.values, self.means, self.variances, strict=True)):
-            codes = _codes(index, contexts, number)
+            codes = value_codes(index, contexts, number)
             known = (codes >= 0) & (codes < mean.shape[1])  # the index may have grown since
             result[0, known] += mean.T[codes[known]]
             result[1, known] += variance.T[codes[known]]
@@ -335,7 +335,7 @@ class ValueChanges:
         known : the contexts of all periods; None for those of this one.
         """
         other = self._grown(contexts)
-        codes = [_codes(index, contexts, number)[context] for number, index in enumerate(other.values)]
+        codes = [value_codes(index, contexts, number)[context] for number, index in enumerate(other.values)]
         order = sorted(range(len(codes)), key=lambda number: len(other.values[number]))
         copies = other._copies(contexts if known is None else known, order)
         learnt: list[list[tuple[FloatArray, ...]]] = [[] for _ in codes]
@@ -373,7 +373,7 @@ class ValueChanges:
         contexts, weight : of the period, which all filters know.
         movement : by how much each of the `FOLLOWED` candidates has moved, in logits `[followed, contexts]`.
         """
-        codes = [_codes(index, contexts, number) for number, index in enumerate(self.values)]
+        codes = [value_codes(index, contexts, number) for number, index in enumerate(self.values)]
         runs, rest = list(self.runs), movement
         for number in sorted(range(len(codes)), key=lambda number: len(self.values[number])):
             code, here = codes[number], runs[number]
@@ -531,7 +531,7 @@ def twins_of(contexts: Contexts, field: int, other: int) -> NDArray[np.int64]:
     return result
 
 
-def _codes(index: Mapping[str | None, int], contexts: Contexts, number: int) -> NDArray[np.int64]:
+def value_codes(index: Mapping[str | None, int], contexts: Contexts, number: int) -> NDArray[np.int64]:
     """Return the index of each context's value of a field; -1 for one that is not known."""
     codes = np.array([*(index.get(value, -1) for value in contexts.values[number]), -1], dtype=np.int64)
     return codes[contexts.table[:, number]]  # the last entry answers for ANY, which is -1
