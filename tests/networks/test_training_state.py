@@ -76,6 +76,9 @@ def test_a_constant_is_resumed_as_the_constant_it_is(kind, tmp_path):
     with pytest.raises(mcnet.NotSupportedError, match="no function behind its curve"):
         resumed.predict(SCORES, exact=True)
     np.testing.assert_array_equal(resumed.predict(SCORES), fitted.predict(SCORES))
+    for constant in (fitted, resumed):
+        with pytest.raises(mcnet.NotSupportedError, match="there is no function behind its curve"):
+            constant.predict(SCORES, exact=True)
 
 
 def test_one_flipped_bit_anywhere_is_refused(saved):
