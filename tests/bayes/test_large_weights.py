@@ -46,6 +46,6 @@ def test_extrapolated_strengths_stay_within_what_may_be_learnt():
     iteration = StrengthIteration(0.05)
     first = default_strengths(1, 0)
     ever_larger = first.scaled(np.full(4, 20.0)).bounded()
-    iteration.extrapolate(first, ever_larger)
-    beyond = iteration.extrapolate(ever_larger, ever_larger.scaled(np.full(4, 19.0)))
+    iteration.step(first, ever_larger)
+    beyond, _ = iteration.step(ever_larger, ever_larger.scaled(np.full(4, 19.0)))
     assert np.all(beyond.values[0] <= LARGEST)

@@ -249,8 +249,9 @@ def _maximise(search: Search, prior: Prior | None, *, iterations: int, gain: flo
             variances = search.arrow.value_variances(shared)
             learnt = prior.learn(strengths, search.posterior.shapes, search.state, variances, shared)
             near = decrement < (search.flat if several else 1.0)
-            search.settled = iteration.settles(strengths, learnt) and near
-            search.believe(iteration.extrapolate(strengths, learnt))
+            following, settled = iteration.step(strengths, learnt)
+            search.settled = settled and near
+            search.believe(following)
     return taken
 
 

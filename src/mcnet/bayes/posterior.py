@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IndexArray, IntArray
 from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS, SMALLEST, Strengths, default_strengths
+from mcnet.bayes.solver import own_variances
 from mcnet.bayes.structure import Panels, Shapes, State
 from mcnet.curves.curves import CurveUncertainty, kept_places
 from mcnet.curves.family import Combination, CurveFamily
@@ -459,9 +460,7 @@ class _Variances:
 
     def _variance_of_strengths(self, field: int) -> FloatArray:
         """Return the variance of the logarithm of the strength behind each number of a field's values."""
-        numbers = self.coupling[field].reshape(-1, len(self.shared))
-        through = np.einsum("is,is->i", numbers @ self.shared, numbers).reshape(self.coupling[field].shape[:2])
-        variances = np.einsum("vpp->vp", self.blocks[field]) + through
+        variances = own_variances(self.blocks[field], self.coupling[field], self.shared)
         determined = np.square(np.clip(1.0 - variances * self.precision[field], 0.0, 1.0)).sum(axis=0)
         groups = np.array([determined[0], determined[1], determined[2:].sum()])
         each = VARIANCE_OF_ONE / (groups + PSEUDO_COUNTS)

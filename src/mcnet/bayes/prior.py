@@ -88,20 +88,20 @@ class StrengthIteration:
         self._tolerance = tolerance
         self._last: FloatArray | None = None
 
-    def settles(self, before: Strengths, after: Strengths) -> bool:
-        """Tell whether no logarithm of a variance changes by more than the tolerance."""
-        return bool(np.max(np.abs(after.logarithms() - before.logarithms())) < self._tolerance)
+    def step(self, before: Strengths, learnt: Strengths) -> tuple[Strengths, bool]:
+        """Return the strengths to go on with, and whether no logarithm of a variance changes by the tolerance.
 
-    def extrapolate(self, before: Strengths, after: Strengths) -> Strengths:
-        """Extrapolate (Aitken), every other step, each logarithm that moves on in ever smaller steps."""
-        change = after.logarithms() - before.logarithms()
+        Every other step, each logarithm that moves on in ever smaller steps is extrapolated (Aitken).
+        """
+        change = learnt.logarithms() - before.logarithms()
+        settled = bool(np.max(np.abs(change)) < self._tolerance)
         if self._last is None:
             self._last = change
-            return after
+            return learnt, settled
         ratio = np.divide(change, self._last, out=np.zeros_like(change), where=np.abs(self._last) > 1e-12)
         self._last = None
         ratio = np.where((ratio > 0) & (ratio < 1), np.minimum(ratio, 0.8), 0.0)
-        return after.scaled(np.exp(np.clip(change * ratio / (1.0 - ratio), -2.0, 2.0))).bounded()
+        return learnt.scaled(np.exp(np.clip(change * ratio / (1.0 - ratio), -2.0, 2.0))).bounded(), settled
 
 
 class BolderIteration(StrengthIteration):
@@ -114,21 +114,16 @@ class BolderIteration(StrengthIteration):
         super().__init__(tolerance)
         self._boldness = np.ones(1)
 
-    def settles(self, before: Strengths, after: Strengths) -> bool:
-        """Tell whether no logarithm would take a step longer than the tolerance."""
-        change = after.logarithms() - before.logarithms()
-        if self._last is None:
-            self._last = change
-        else:
+    def step(self, before: Strengths, learnt: Strengths) -> tuple[Strengths, bool]:
+        """Return the strengths to go on with, and whether no logarithm would take a step as long as the tolerance."""
+        change = learnt.logarithms() - before.logarithms()
+        if self._last is not None:
             onwards = change * self._last > 0.0
             self._boldness = np.where(onwards, np.minimum(BOLDER * self._boldness, BOLDEST), LESS_BOLD)
-            self._last = change
-        return bool(np.max(np.abs(self._boldness * change)) < self._tolerance)
-
-    def extrapolate(self, before: Strengths, after: Strengths) -> Strengths:
-        """Return the strengths after the step."""
-        change = after.logarithms() - before.logarithms()
-        return before.scaled(np.exp(np.clip(self._boldness * change, -2.0, 2.0))).bounded()
+        self._last = change
+        moved = self._boldness * change
+        settled = bool(np.max(np.abs(moved)) < self._tolerance)
+        return before.scaled(np.exp(np.clip(moved, -2.0, 2.0))).bounded(), settled
 
 
 @runtime_checkable

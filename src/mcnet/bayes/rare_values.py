@@ -174,25 +174,25 @@ def telling_fields(sketch: Sketch) -> Telling | None:
 
 def without_fields(sketch: Sketch, names: Sequence[str]) -> Sketch:
     """Return the sketch with one and the same value of some fields in all rows."""
-    contexts = sketch.contexts
-    fields = [contexts.names.index(name) for name in names]
-    table = contexts.table.copy()
-    table[:, list(fields)] = 0
-    distinct, which = distinct_contexts(table)
+    contexts = _with_one_code(sketch.contexts, names, 0, (LEFT_OUT,))
+    distinct, which = distinct_contexts(contexts.table)
     cells = Cells(which.astype(np.int32)[sketch.context], sketch.cells.key, sketch.fold, sketch.cells.sums).added_up()
-    values = tuple((LEFT_OUT,) if field in fields else known for field, known in enumerate(contexts.values))
-    return replace(sketch, contexts=replace(contexts, values=values, table=distinct.astype(np.int32)), cells=cells)
+    return replace(sketch, contexts=replace(contexts, table=distinct), cells=cells)
 
 
 def without_values(contexts: Contexts, names: Sequence[str]) -> Contexts:
     """Return contexts of a sketch `without_fields` as they are served: no value of these fields is known."""
-    if not names:
-        return contexts
+    return _with_one_code(contexts, names, ANY, ()) if names else contexts
+
+
+def _with_one_code(contexts: Contexts, names: Sequence[str], code: int, known: tuple[str, ...]) -> Contexts:
+    """Return the contexts with one and the same code in some fields, whose values are those given."""
     fields = [contexts.names.index(name) for name in names]
-    table = contexts.table.copy()
-    table[:, list(fields)] = ANY
-    values = tuple(() if field in fields else known for field, known in enumerate(contexts.values))
-    return replace(contexts, values=values, table=table)
+    table, values = contexts.table.copy(), list(contexts.values)
+    table[:, fields] = code
+    for field in fields:
+        values[field] = known
+    return replace(contexts, values=tuple(values), table=table)
 
 
 class _Residuals:

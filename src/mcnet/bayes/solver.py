@@ -262,13 +262,15 @@ class Arrow:
 
     def value_variances(self, shared_covariance: FloatArray) -> list[FloatArray]:
         """Return the diagonal of the inverse at every value's coefficients: `[values, P]` for each field."""
-        size = len(shared_covariance)
-        variances = []
-        for inverse, coupling in zip(self.inverse, self.coupling, strict=True):
-            flat = coupling.reshape(-1, size)
-            through = np.einsum("is,is->i", flat @ shared_covariance, flat)
-            variances.append(np.einsum("vpp->vp", inverse) + through.reshape(coupling.shape[:2]))
-        return variances
+        blocks = zip(self.inverse, self.coupling, strict=True)
+        return [own_variances(inverse, coupling, shared_covariance) for inverse, coupling in blocks]
+
+
+def own_variances(blocks: FloatArray, coupling: FloatArray, shared_covariance: FloatArray) -> FloatArray:
+    """Return the variances of values' numbers `[values, P]`: given the shared vector, and through it."""
+    flat = coupling.reshape(-1, len(shared_covariance))
+    through = np.einsum("is,is->i", flat @ shared_covariance, flat)
+    return np.asarray(np.einsum("vpp->vp", blocks) + through.reshape(coupling.shape[:2]))
 
 
 def _solve_factored(factor: tuple[FloatArray, bool], right: FloatArray) -> FloatArray:

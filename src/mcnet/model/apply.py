@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,9 +207,15 @@ def apply_to_files(
         index = _unused_name({*known, *added})
         frame, names = log.with_row_index(index), [index, *known]
         work = _Work(
-            model, score, score_type or model.score_type, describe_row_in(paths), progress, unseen, column.interval
+            model,
+            score,
+            score_type or model.score_type,
+            describe_row_in(paths),
+            progress,
+            unseen,
+            column.interval,
+            short_rows_of(paths),
         )
-        work.short_rows = short_rows_of(paths)
         inputs = _inputs(names, index, score, fields, canonical=is_csv)
         result = _with_added(frame, inputs, work, added)
         if is_csv and not form.is_csv:
@@ -278,30 +284,25 @@ def _inputs(names: Sequence[str], index: str, score: str, fields: Sequence[str],
     )
 
 
+@dataclass(eq=False)
 class _Work:
     """Calibrates batches, in any thread; stops at once when asked to, and remembers why it failed."""
 
-    def __init__(
-        self,
-        model: CalibrationModel,
-        score: str,
-        score_type: ScoreType,
-        describe_row: DescribeRow,
-        progress: Callable[[int], Any] | None,
-        unseen: UnseenValues | None,
-        interval: float | None,
-    ) -> None:
-        self.model, self.score, self.score_type, self.progress = model, score, score_type, progress
-        self._describe_row = describe_row
-        self._interval = interval
-        self._parts = 1 if interval is None else 3
-        self.rows, self.missing = 0, 0
-        self.lowest, self.highest = 1.0, 0.0
-        self.unseen = unseen
-        self.short_rows: ShortRows | None = None
-        self._error: BaseException | None = None
-        self._stopped = threading.Event()
-        self._lock = threading.Lock()
+    model: CalibrationModel
+    score: str
+    score_type: ScoreType
+    describe_row: DescribeRow
+    progress: Callable[[int], Any] | None
+    unseen: UnseenValues | None
+    interval: float | None
+    short_rows: ShortRows | None
+    rows: int = 0
+    missing: int = 0
+    lowest: float = 1.0
+    highest: float = 0.0
+    _error: BaseException | None = None
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, batch: pl.Series) -> pl.Series:
         if self._stopped.is_set():
@@ -313,10 +314,11 @@ class _Work:
             raise
 
     def _calibrated(self, batch: pl.Series) -> pl.Series:
+        results: list[FloatArray] = [np.empty(0)] * (1 if self.interval is None else 3)
         if len(batch) == 0:
-            return _together([np.empty(0)] * self._parts)
+            return _together(results)
         first, size = int(batch.struct.field("row")[0]), len(batch)
-        given = as_floats(batch.struct.field("score"), self.score, lambda row: self._describe_row(first + row))
+        given = as_floats(batch.struct.field("score"), self.score, lambda row: self.describe_row(first + row))
         rows = np.flatnonzero(~np.isnan(given))
         if len(rows) < size:
             given, batch = given[rows], batch.gather(rows)
@@ -324,17 +326,16 @@ class _Work:
         fields = {name: column(f"field {index}") for index, name in enumerate(self.model.needed_fields)} or None
         if self.short_rows is not None and fields is not None:
             self.short_rows.check(fields.values())
-        results: list[FloatArray] = [np.empty(0)] * self._parts
         if len(rows):
             scores = scores_column(
                 given,
                 score_type=self.score_type,
                 name=self.score,
-                describe_row=lambda row: self._describe_row(first + int(rows[row])),
+                describe_row=lambda row: self.describe_row(first + int(rows[row])),
             )
             results = [self.model.predict(scores, fields, score_type="probability")]
-            if self._interval is not None:
-                results += self.model.interval(scores, fields, self._interval, score_type="probability")
+            if self.interval is not None:
+                results += self.model.interval(scores, fields, self.interval, score_type="probability")
         with self._lock:
             self.rows += size
             self.missing += size - len(rows)

@@ -204,8 +204,9 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
         ],
     }
     if model.contexts.derived:
+        edges = model.contexts.edges
         document["derived"] = {
-            name: {"column": found[0], "kind": found[1], **_edges_document(model, name)}
+            name: {"column": found[0], "kind": found[1]} | ({"edges": list(edges[name])} if name in edges else {})
             for name in model.fields
             if (found := derivation(name)) is not None
         }
@@ -232,10 +233,6 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
         document["uncertainty"] = model.uncertainty.to_dict()
     document["checksum"] = checksum(document)
     return document
-
-
-def _edges_document(model: CalibrationModel, name: str) -> dict[str, Any]:
-    return {"edges": list(model.contexts.edges[name])} if name in model.contexts.edges else {}
 
 
 def _layout(document: dict[str, Any]) -> str:

@@ -46,6 +46,7 @@ _MIXTURE = np.broadcast_arrays(_STATES - 0.25 * _MIXED_EFFECTS[:, None] ** 2, _M
 # 1/(n + _PATIENCE) if it has not begun before.
 _FROM_THE_START = 0.6
 _PATIENCE = 10.0
+_START = np.log(np.outer(_MIXED_WEIGHTS, [1.0 - _FROM_THE_START, *(_FROM_THE_START * _SHIFT_WEIGHTS)]))
 _NEWTON_STEPS, _SMALL_STEP = 8, 1e-7
 _WILD_CHANCE, _WILD_EFFECT = 0.003, 1.5
 """The share of wild periods under contaminated effects, and the standard deviation of their effects."""
@@ -152,7 +153,7 @@ class Evidence:
     periods: int = 0
     null: FloatArray = field(default_factory=lambda: np.zeros(len(_NULL_EFFECT)))
     """The log-likelihood of every null so far."""
-    mixture: FloatArray = field(default_factory=lambda: _start())
+    mixture: FloatArray = field(default_factory=lambda: _START)
     """The log of the joint probability of the data so far and of each state (effect, no change or shift) now."""
     began: IntArray = field(default_factory=lambda: np.zeros((len(_MIXED_EFFECTS), len(_STATES)), dtype=np.int64))
     """For each state, the period (counted from 0) in which it most probably began."""
@@ -220,12 +221,11 @@ class Evidence:
 
     def state(self) -> dict[str, object]:
         """Return the state as JSON-able values."""
-        kept = {"largest_effect": self.largest_effect if np.isfinite(self.largest_effect) else None}
-        return (
-            kept
-            | {"periods": self.periods, "null": self.null.tolist(), "mixture": self.mixture.tolist()}
-            | {"began": self.began.tolist()}
-        )
+        return {
+            "largest_effect": self.largest_effect if np.isfinite(self.largest_effect) else None,
+            "periods": self.periods,
+            **{name: getattr(self, name).tolist() for name in ("null", "mixture", "began")},
+        }
 
     @staticmethod
     def restored(state: dict[str, Any]) -> "Evidence":
@@ -236,11 +236,6 @@ class Evidence:
         if len(null) == len(_NULL[0]):  # of before there were contaminated effects: none of the periods was wild
             null = np.concatenate([null, null + periods * np.log1p(-_WILD_CHANCE)])
         return Evidence(bound, periods, null, mixture, began)
-
-
-def _start() -> FloatArray:
-    shifts = np.concatenate([[1.0 - _FROM_THE_START], _FROM_THE_START * _SHIFT_WEIGHTS])
-    return np.asarray(np.log(np.outer(_MIXED_WEIGHTS, shifts)))
 
 
 # A confidence sequence for the shift since a version was published.

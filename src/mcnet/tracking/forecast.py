@@ -226,8 +226,6 @@ def widened_belief(belief: Mapping[str, float], prior: Mapping[str, float]) -> d
 _EVEN_KNOTS = np.arange(-16.0, 16.5, 0.5)
 """Knots besides those of the experts, for where these are cut off: what few rows cannot tell from 0 or 1."""
 
-_ARRAYS = ("stack", "seasonal")
-
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
@@ -341,13 +339,14 @@ class Forecast:
             "candidates": {name: weights.tolist() for name, weights in self.candidates.items()},
             "belief": dict(self.belief),
             "offsets": self.offsets.state(),
-            **{name: getattr(self, name).tolist() for name in _ARRAYS},
+            "stack": self.stack.tolist(),
+            "seasonal": self.seasonal.tolist(),
         }
 
     @staticmethod
     def restored(state: Mapping[str, Any], experts: list[Expert], offsets: ValueOffsets) -> "Forecast":
         """Return the forecast that `state` described, with the offsets of values that were saved beside it."""
-        stack, seasonal = (np.array(state[name], float) for name in _ARRAYS)
+        stack, seasonal = (np.array(state[name], float) for name in ("stack", "seasonal"))
         chosen = tuple(None if place is None else experts[place] for place in state["experts"])
         size = len(chosen) + 2 + len(FOLLOWED)
         candidates = {name: np.zeros(size) for name in state["candidates"]}
