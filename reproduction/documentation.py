@@ -10,7 +10,8 @@ A block whose page is not among the results says so. The kinds are
 - `table TABLE: COLUMN; COLUMN`: these columns of a table, or all of them; `TABLE + TABLE` one below the other;
 - `tables COLUMN; COLUMN: TABLE = TITLE; TABLE = TITLE`: these columns of several tables, side by side.
 
-Below the figures of a quick or smaller form stands what it was: its data, its seeds, and what else it changed.
+Below the figures of a quick or smaller form, or of one seed, stands what it was: its data, its seeds, and what else it
+changed.
 """
 
 import re
@@ -84,12 +85,13 @@ def _mark(name: str) -> str:
     """Return, for a page that is not of the full form, what it was; nothing for others."""
     page = _page(name)
     form = _form(page).strip("*")
-    if form.startswith("full"):
+    if form == "full":
         return ""
     data = page.split("\n\n")[1].removeprefix("Data: ").partition(". Run on ")[0]
     note = re.search(r"Quick form; it changes: [^;]*; ([^\n]*)\. Everything else", page)
     changes = f"; {note[1]}" if note else ""
-    return f"\n\n*{form.capitalize()} form of `{name}`: {data}{changes}.*"
+    what = f"{form.capitalize()} form of `{name}`" if note or "smaller" in form else f"One seed of `{name}`"
+    return f"\n\n*{what}: {data}{changes}.*"
 
 
 def _page(name: str) -> str:

@@ -144,7 +144,8 @@ class _Rows:
 def _load(path: Path, folder: Path, field: str, progress: Progress | None) -> _Rows:
     """Open the features of a Parquet file as mapped arrays, copying them batch by batch the first time."""
     lazy = pl.scan_parquet(path)
-    names = {"numbers": NUMERICAL, "categories": CATEGORICAL}
+    # The country is a field of files of several countries alone, and then a feature, too.
+    names = {"numbers": NUMERICAL, "categories": list(dict.fromkeys([*CATEGORICAL, field]))}
     if not (folder / "categories.npy").exists():
         folder.mkdir(parents=True, exist_ok=True)
         total = int(lazy.select(pl.len()).collect().item())
@@ -155,7 +156,7 @@ def _load(path: Path, folder: Path, field: str, progress: Progress | None) -> _R
                 for kind, part in (("numbers", numbers), ("categories", categories))
             }
             done = 0
-            every = lazy.select(*NUMERICAL, *CATEGORICAL)
+            every = lazy.select(*names["numbers"], *names["categories"])
             for batch in every.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
                 for kind, array in arrays.items():
                     array[done : done + len(batch)] = batch.select(names[kind]).to_numpy()

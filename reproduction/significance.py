@@ -94,7 +94,7 @@ def remains(
             level = [v for v, name in found.items() if tests[name].difference < 0.0 and v not in better]
             beats.append(
                 f"{training} {' and '.join(better) or 'neither'}"
-                + (f" ({' and '.join(level)} within noise)" if level else "")
+                + (f" ({' and '.join(level)} lower, within noise)" if level else "")
             )
     return (
         f"{title} of MCNet-None{suffix} and MCNet-Field{suffix} {'; '.join(parts)}; best baseline "

@@ -149,7 +149,7 @@ def test_a_method_beats_the_best_baseline_only_beyond_noise():
     found = significance.remains(methods, "log_loss", ["Base", "SIR"], "log-loss")
     assert found == (
         "log-loss of MCNet-None and MCNet-Field as printed 0.0999 and 0.09; trained on 0.11; best baseline 0.1 (SIR). "
-        "What beats it: as printed Field (None within noise); trained on neither."
+        "What beats it: as printed Field (None lower, within noise); trained on neither."
     )
     one = {name: trials[:1] for name, trials in methods.items()}
     found = significance.remains(one, "log_loss", ["SIR"], "log-loss")
