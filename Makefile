@@ -82,11 +82,13 @@ paper: $(STAMPS)/test ## run the study of the paper in its full form into build/
 	@$(BIN)/python -m reproduction headline --scale 1 --seeds 1 --resume --output build/paper/headline
 	@$(BIN)/python -m reproduction all --resume --output build/paper
 
-paper-results: $(STAMPS)/test ## run the forms that docs/reproduction.md has, and write its figures (an hour of one core)
-	@$(BIN)/python -m reproduction headline --quick --scale 1 --resume --output build/results
-	@$(BIN)/python -m reproduction performance --scale 1 --seeds 1 --resume --output build/results
-	@for study in datasets sir expressiveness; do $(BIN)/python -m reproduction $$study --resume --output build/results; done
-	@for study in auxiliary balance efficiency curves sensitivity overfitting; do \
+paper-results: $(STAMPS)/test ## run the forms that docs/reproduction.md has, and write its figures (two hours of one core)
+	@for study in headline performance; do \
+	$(BIN)/python -m reproduction $$study --scale 1 --seeds 1 --resume --output build/results; done
+	@$(BIN)/python -m reproduction features --scale 0.1 --seeds 1 --resume --output build/results
+	@for study in auxiliary datasets sir expressiveness; do \
+	$(BIN)/python -m reproduction $$study --resume --output build/results; done
+	@for study in balance efficiency curves sensitivity overfitting; do \
 	$(BIN)/python -m reproduction $$study --quick --resume --output build/results; done
 	@cp build/results/*.md build/results/*.csv reproduction/results
 	@cp build/results/headline-bins.svg docs/images

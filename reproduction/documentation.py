@@ -90,8 +90,8 @@ def _mark(name: str) -> str:
     data = page.split("\n\n")[1].removeprefix("Data: ").partition(". Run on ")[0]
     note = re.search(r"Quick form; it changes: [^;]*; ([^\n]*)\. Everything else", page)
     changes = f"; {note[1]}" if note else ""
-    what = f"{form.capitalize()} form of `{name}`" if note or "smaller" in form else f"One seed of `{name}`"
-    return f"\n\n*{what}: {data}{changes}.*"
+    what = "One seed" if form.startswith("full") else f"{form.capitalize()} form"
+    return f"\n\n*{what} of `{name}`: {data}{changes}.*"
 
 
 def _page(name: str) -> str:
