@@ -270,7 +270,7 @@ def test_drivers_of_postgresql_give_the_same_texts(postgresql):
 
 def test_a_result_in_csv_has_the_values_of_the_engine(postgresql, tmp_path):
     """Empty and missing strings, numbers, booleans and timestamps, as `psql --csv` writes them."""
-    import psycopg
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
 
     columns = {
         "v": ["", None, "NULL", "7.0", "True", "-0", 'a,b\n"c"'],

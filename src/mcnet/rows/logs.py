@@ -159,7 +159,7 @@ def open_log(
     typed : whether the other columns of CSV files get a guessed type; if not, they stay the text they are.
     all_kept : whether every column is needed; if not, columns that some files lack are left out.
     """
-    paths = expand_paths(files)
+    paths = files if isinstance(files, Locations) else expand_paths(files)
     columns = Columns(numbers, texts, periods, all_kept, typed)
     formats = {form.kind: form for form in map(file_format, paths)}
     if len(formats) > 1:

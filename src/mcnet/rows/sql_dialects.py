@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mcnet.errors import InputError, NotSupportedError
 from mcnet.rows.column_types import COLUMN_TYPES
-from mcnet.rows.derived import bin_texts
-from mcnet.rows.fields import CLOCK, HOURS, WEEKDAYS, Edges, derivation
+
+if TYPE_CHECKING:
+    from mcnet.rows.fields import Edges
 
 # How engines quote: a text or a name that means exactly what it says, whatever is in it.
 
@@ -123,7 +125,7 @@ class Dialect:
             return f"CASE WHEN {' OR '.join(conditions)} THEN {in_utc} ELSE {local} END"
         return self.in_utc.format(column) if zoned else local
 
-    def derived(self, name: str, column: str, edges: Edges | None, zoned: bool | None) -> str:
+    def derived(self, name: str, column: str, edges: "Edges | None", zoned: bool | None) -> str:
         """Return the value of a derived field (`mcnet.rows.derived`) as a string.
 
         Parameters
@@ -133,6 +135,9 @@ class Dialect:
         edges : where a number is cut.
         zoned : whether the timestamps have a time zone; None if it is not known.
         """
+        from mcnet.rows.derived import bin_texts  # not before: the command line lists dialects in its help
+        from mcnet.rows.fields import CLOCK, HOURS, WEEKDAYS, derivation
+
         derived = derivation(name)
         assert derived is not None
         if derived[1] in CLOCK:
