@@ -181,7 +181,7 @@ ROSTER = (
 SHARED_NODES = (
     "As printed: where there are fewer rows than the paper has, as many steps as its epochs have. Training on rows: "
     "the rows of a bin share the nodes of their integrals, which gives the values and gradients of "
-    "the paper's T = 50 nodes per row (to 1e-5 and 1e-3 of their size) at a fiftieth of the time or less; L2 "
+    "the paper's T = 50 nodes per row (to 2e-5 and 1e-3 of their size) at a fiftieth of the time or less; L2 "
     "regularisation, whose coefficient the paper does not give, is off; the start, which it does not give either, is "
     "the identity by default."
 )
