@@ -107,10 +107,12 @@ def test_a_fit_on_a_sketch_is_calibrated_rises_and_can_be_resumed(network, log, 
 
 
 @pytest.mark.filterwarnings("ignore::mcnet.CalibrationWarning")
+@pytest.mark.parametrize("variant", ["none", "field"])
 @pytest.mark.parametrize("network", NETWORKS)
-def test_training_on_rows_lowers_the_loss(network, log):
-    made = mcnet.MCNet.paper("none", network=network, learning_rate=3e-3, steps=None, epochs=4, batch=256, **SMALL)
-    p = made.fit(log.score, log.label).predict(log.score)
+def test_training_on_rows_lowers_the_loss(network, variant, log):
+    made = mcnet.MCNet.paper(variant, network=network, learning_rate=3e-3, steps=None, epochs=4, batch=256, **SMALL)
+    field = log.fields["field"] if variant == "field" else None
+    p = made.fit(log.score, log.label, field=field).predict(log.score, field)
     before, after = (-np.log(np.where(log.label, q, 1 - q)).mean() for q in (log.score, p))
     assert after < before
 
