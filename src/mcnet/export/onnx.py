@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import whole_file
 from mcnet._shared.messages import install_hint
-from mcnet.errors import InputError, NotSupportedError
+from mcnet.errors import Advice, InputError, NotSupportedError
 from mcnet.export.pieces import (
     HIGHEST_SCORE,
     LOWEST_SCORE,
@@ -261,7 +261,8 @@ def _types(names: tuple[str, ...], field_type: FieldType | Mapping[str, FieldTyp
 def _text_keys(field: str, digits: dict[str | None, int], missing: str) -> dict[str | int, int]:
     """Return the digit of each text, the one that stands for a missing value included."""
     if missing in digits:
-        raise InputError(f"{missing!r} is a real value of field {field!r}; pass another text as missing=")
+        what = f"{missing!r} is a real value of field {field!r}"
+        raise InputError(what, advice=Advice("pass another text as missing=", shell="pass another: --set missing=TEXT"))
     keys: dict[str | int, int] = {value: digit for value, digit in digits.items() if value is not None}
     return {**keys, missing: digits.get(None, 0)}
 

@@ -19,10 +19,9 @@ def sum_of_sketches(sketches: Sequence[Sketch]) -> Sketch:
         counts = Counter(source for sketch in sketches for source in sketch.sources)
         repeated = sum(count > 1 for count in counts.values())
         if repeated:
-            warn(
-                f"{repeated:,} of the {len(counts):,} sources of these sketches are in more than one of them: "
-                "the rows of these count more than once"
-            )
+            which = f"{repeated:,} of the {len(counts):,} sources of these sketches are"
+            which = which if len(counts) > 1 else "the source of these sketches is"
+            warn(f"{which} in more than one of them: rows count more than once")
     parts = list(sketches)
     if len({sketch.value_kind for sketch in parts}) > 1:
         warn("the sum of these sketches has no values: one has none, or knows them of positives alone")
