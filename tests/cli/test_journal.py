@@ -207,7 +207,7 @@ def test_the_moment_of_counting_gives_each_period_its_age(mcnet, words, folder, 
 
 
 @pytest.mark.parametrize("command", [("journal", "add", "past.db"), ("update", "past.db")])
-def test_swapped_columns_are_warned_of_once(mcnet, tmp_path, monkeypatch, command):
+def test_swapped_columns_are_refused(mcnet, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     for day in range(2):

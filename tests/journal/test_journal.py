@@ -554,3 +554,16 @@ def test_a_heavy_row_of_a_log_of_one_period_is_refused_as_one_of_many_periods(jo
     with pytest.raises(InputError, match=r"heavy.parquet has a row of weight 1e\+09"):
         journal.add_paths(heavy, spec, Addition(), period="2026-11-15")
     assert journal.add_paths(heavy, spec, Addition(allow="weight"), period="2026-11-15").rows == 5_000
+
+
+def test_rows_whose_scores_and_labels_look_swapped_are_refused(journal):
+    with pytest.warns(CalibrationWarning, match="every score is 0 or 1"):
+        swapped = Sketch.from_rows([1.0, 0.0, 1.0], [0.1, 0.2, 0.3])
+    with pytest.raises(InputError, match=r"every score is 0 or 1 and label has fractions: .* look swapped; swap them"):
+        journal.add(swapped, "2026-11-16")
+    assert journal.periods == []
+    with pytest.warns(CalibrationWarning, match="every score is 0 or 1"):  # the weights have the fractions
+        weighted = Sketch.from_rows([1.0, 0.0, 1.0], [1, 0, 1], weight=[0.3, 0.3, 0.5])
+    assert journal.add(weighted, "2026-11-16").rows == 3
+
+

@@ -58,11 +58,8 @@ def warn_of_mistakes(sketch: Sketch, spec: RowSpec) -> None:
                 f"field {name!r} has {len(values):,} values in {sketch.rows:,} rows; if it is an id, leave it out: "
                 "rare values have too few rows for their own curves"
             )
-    if (sketch.positives != np.floor(sketch.positives)).any() and _only_ends(sketch):
-        warn(
-            f"every {spec.name_of('score')} is 0 or 1 and {spec.name_of('label')} has fractions; "
-            "if the columns of scores and labels are swapped, swap them back"
-        )
+    if looks_swapped(sketch):
+        warn(f"{swapped_columns(sketch)}; if the columns of scores and labels are swapped, swap them back")
     with np.errstate(over="ignore"):  # too much to be added up is said elsewhere
         total = sketch.total_weight
     # Methods with a prior would keep to it, and intervals be wide.
@@ -75,6 +72,17 @@ def warn_of_mistakes(sketch: Sketch, spec: RowSpec) -> None:
         worth = sketch.values.sum(axis=0) / VALUE_UNITS
         known = total if sketch.value_kind == "row" else sketch.total_positives
         warn_of_small_values(float(worth[0]) / known if known > 0.0 else 0.0)
+
+
+def looks_swapped(sketch: Sketch) -> bool:
+    """Tell whether every score is 0 or 1 and labels, or weights, have fractions."""
+    return bool((sketch.positives != np.floor(sketch.positives)).any()) and _only_ends(sketch)
+
+
+def swapped_columns(sketch: Sketch) -> str:
+    """Return by what scores and labels look swapped, in the names of their columns where they are known."""
+    score, label = (sketch.columns.get(role, role) for role in ("score", "label"))
+    return f"every {score} is 0 or 1 and {label} has fractions"
 
 
 def _only_ends(sketch: Sketch) -> bool:

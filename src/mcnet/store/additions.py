@@ -19,6 +19,7 @@ from mcnet.errors import Advice, InputError, McnetError
 from mcnet.rows.contexts import refuse_other_edges
 from mcnet.rows.fields import Edges
 from mcnet.rows.periods import is_timestamp, period_position, period_text, sorted_periods
+from mcnet.sketch.build import looks_swapped, swapped_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
 from mcnet.sketch.views import in_field_order
@@ -90,6 +91,11 @@ def _ready(entry: Entry, sketch: Sketch, shape: Shape | None) -> tuple[Entry, by
         raise InputError(
             "these rows are weighted by inverse propensity, and those of a journal are not; sketch them without a "
             "propensity"
+        )
+    if looks_swapped(sketch) and (sketch.weight == np.floor(sketch.weight)).all():
+        raise InputError(
+            f"{swapped_columns(sketch)}: the columns of scores and labels look swapped; swap them back",
+            column=sketch.columns.get("score", "score"),
         )
     if shape is not None:
         ordered = in_field_order(sketch, shape[0])
