@@ -18,13 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcnet.errors import CalibrationWarning, InputError
+from mcnet.operations.learning import learn_journal
 from mcnet.rows.logs import expand_paths
 from mcnet.rows.spec import RowSpec
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import sketches_by
 from mcnet.store.entries import Addition, Spool
 from mcnet.store.journal import Journal
-from mcnet.store.schema import entries
+from mcnet.store.schema import entries, heads
 from mcnet.store.store import Store
 
 
@@ -565,5 +566,47 @@ def test_rows_whose_scores_and_labels_look_swapped_are_refused(journal):
     with pytest.warns(CalibrationWarning, match="every score is 0 or 1"):  # the weights have the fractions
         weighted = Sketch.from_rows([1.0, 0.0, 1.0], [1, 0, 1], weight=[0.3, 0.3, 0.5])
     assert journal.add(weighted, "2026-11-16").rows == 3
+
+
+def logit_rows(seed):
+    rng = np.random.default_rng(seed)
+    logit = rng.normal(-2.0, 1.0, 50)
+    return Sketch.from_rows(logit, rng.random(50) < 0.1, field=rng.choice(["NL", "FR"], 50), score_type="logit")
+
+
+@pytest.mark.parametrize("begun_before", [False, True])
+def test_scores_of_another_type_are_refused(journal, begun_before):
+    journal.add(rows(1), "2026-11-16", source="a")
+    if begun_before:  # by a version of mcnet that did not keep the type of the scores
+        with journal.store.database.writing() as connection:
+            connection.execute(heads.update().values(shape='[["field"], 512]'))
+    with pytest.raises(InputError, match="are logits, those of the journal probabilities; read them as such: pass sco"):
+        journal.add(logit_rows(2), "2026-11-17", source="b")
+    assert journal.add(rows(3), "2026-11-17", source="b").rows == 50
+    assert journal.edges() == {}
+    with pytest.raises(InputError, match="are logits"):
+        journal.add(logit_rows(2), "2026-11-18", source="c")
+
+
+def test_rows_of_two_types_of_scores_are_named_with_what_to_do(journal, tmp_path):
+    for day, source in enumerate("abc", 16):
+        journal.add(rows(day), f"2026-11-{day}", source=source)
+    with journal.store.database.writing() as connection:  # as a version of mcnet did that took them
+        other = Journal(tmp_path / "other.db")
+        other.add(logit_rows(17), "2026-11-17", source="b")
+        (number,) = other.latest()
+        content = other._rows(sa.select(entries.c.sketch).where(entries.c.id == number))[0].sketch
+        digest = other.entries()[0].digest
+        chosen = entries.update().where(entries.c.source == "b")
+        connection.execute(chosen.values(sketch=content, digest=digest))
+    said = "the scores that b gave for 2026-11-17 were read as logit, those of earlier rows as probability; "
+    (problem,) = journal.verify()
+    assert problem.startswith(said)
+    assert f"mcnet journal remove {journal.path}" in problem
+    with pytest.raises(InputError) as refused:
+        learn_journal(journal.snapshot(), journal.store.state(journal.head), method="mcnet-bayes", delay=0)
+    assert str(refused.value) == problem
+    journal.remove("b")
+    assert journal.verify() == []
 
 

@@ -360,3 +360,11 @@ def test_values_of_feedback_are_kept(shared, journal):
     refused = shared.change("/feedback", feedback(2, "b", value=[-1.0] * 50))
     assert refused.status == 400
     assert "below 0" in refused.document["detail"]
+def test_feedback_with_scores_of_another_type_is_refused(shared, journal):
+    assert shared.change("/feedback", feedback(1, "first")).status == 201
+    answer = shared.change("/feedback", feedback(2, "logits", score_type="logit"))
+    assert answer.status == 400, answer.body
+    said = 'are logits, those of the journal probabilities; read them as such: pass "score_type": "probability"'
+    assert said in answer.document["detail"]
+
+

@@ -238,7 +238,7 @@ class _Journal:
         shape: Shape | None = shape_of(self.head)
         for entry, sketch, content in fresh:
             own = sketch_shape(sketch)
-            if shape is not None and own != shape:
+            if shape is not None and (own[:3] != shape[:3] or shape[3] not in (None, own[3])):
                 raise InputError(
                     f"{self.folder} has rows of {own[0]} with resolution {own[1]}, the head {self.head.name!r} of "
                     f"{shape[0]} with {shape[1]}; import it into a head of its own"

@@ -534,17 +534,41 @@ class Journal(OfHead):
         list[str] : a sentence per problem; empty if there is none.
         """
         problems = []
+        score_types: dict[ScoreType, list[Entry]] = defaultdict(list)
         self.store.require_head(self.head)
         for entry, read in self.snapshot().counts():
             try:
-                if sketch_digest(read()) != entry.digest:
+                sketch = read()
+                score_types[sketch.score_type].append(entry)
+                if sketch_digest(sketch) != entry.digest:
                     problems.append(
                         f"{entry.period} of {entry.source} in {self.path} has other rows than were added; remove it, "
                         "and add it again"
                     )
             except McnetError as error:
                 problems.append(str(error))
-        return problems
+        return [*problems, *self._other_scores(score_types)]
+
+    def other_scores(self) -> list[str]:
+        """Return which rows have scores of another type than the first ones, and what to do, a sentence per source."""
+        score_types: dict[ScoreType, list[Entry]] = defaultdict(list)
+        for entry, read in self.counts():
+            score_types[read().score_type].append(entry)
+        return self._other_scores(score_types)
+
+    def _other_scores(self, score_types: Mapping[ScoreType, Sequence[Entry]]) -> list[str]:
+        if len(score_types) < 2:
+            return []
+        first, other = score_types
+        periods: dict[str, list[str]] = defaultdict(list)
+        for entry in score_types[other]:
+            periods[entry.source].append(entry.period)
+        shell = self.path if self.store.heads == [self.head] else f"{self.path} --head {self.head}"
+        return [
+            f"the scores that {source} gave for {', '.join(sorted_periods(named))} were read as {other}, those of "
+            f"earlier rows as {first}; take these rows out: `mcnet journal remove {shell} {source}`"
+            for source, named in periods.items()
+        ]
 
 
 class JournalSnapshot(Journal):
