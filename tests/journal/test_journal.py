@@ -610,3 +610,13 @@ def test_rows_of_two_types_of_scores_are_named_with_what_to_do(journal, tmp_path
     assert journal.verify() == []
 
 
+def test_periods_of_another_length_than_those_of_the_head_are_refused(journal):
+    journal.store.configure(journal.head, every="6h")
+    journal.add(rows(1), "2026-11-16T06", source="a", every="6h")
+    with pytest.raises(
+        InputError, match="these rows are 1d long, those of the head 6h; cut them alike: pass every='6h'"
+    ):
+        journal.add(rows(2), "2026-11-17", source="b", every="1d")
+    assert journal.add(rows(2), "2026-11-17", source="b", every="360m").rows == 50
+
+

@@ -84,6 +84,16 @@ def duration_seconds(every: str) -> float:
     return float(step.number * _UNIT_SECONDS[step.unit])
 
 
+def same_length(one: str, other: str) -> bool:
+    """Tell whether two periods are equally long.
+
+    >>> same_length("24h", "1d"), same_length("100", "1d")
+    (True, False)
+    """
+    units = parse_every(one).unit, parse_every(other).unit
+    return one == other or (None not in units and duration_seconds(one) == duration_seconds(other))
+
+
 def truncation_unit(every: str) -> str | None:
     """Return the calendar unit that a period is made of: minute, hour, day, month or year; None if it has no unit.
 

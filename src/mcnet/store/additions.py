@@ -19,7 +19,7 @@ from mcnet._shared.arrays import ScoreType
 from mcnet.errors import Advice, InputError, McnetError
 from mcnet.rows.contexts import refuse_other_edges
 from mcnet.rows.fields import Edges
-from mcnet.rows.periods import is_timestamp, period_position, period_text, sorted_periods
+from mcnet.rows.periods import is_timestamp, period_position, period_text, same_length, sorted_periods
 from mcnet.sketch.build import looks_swapped, swapped_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
@@ -260,6 +260,12 @@ def _commit(
     if not given:
         return Added((), 0)
     _first_of([one.entry.period for one in given], head)  # refuses periods of another kind
+    own = head.settings.get("every")
+    if every is not None and own is not None and head.first_period is not None and not same_length(every, own):
+        raise InputError(
+            f"the periods of these rows are {every} long, those of the head {own}",
+            advice=Advice("cut them alike: pass {every}", every=own) | Advice("add the rows to a head of their own"),
+        )
     known = _Known.read(connection, head.id, {one.entry.source for one in given})
     fresh = [one for one in given if known.is_new(one.entry, replace=replace)]
     described = [one.entry for one in fresh]
