@@ -145,3 +145,16 @@ def test_the_empty_value_is_seen_in_a_difference(mcnet, frame, tmp_path):
     shown = mcnet("diff", tmp_path / "m.json", tmp_path / "m.json").out
     assert '\n""  ' in shown
     assert "\x1b" not in shown
+
+
+def test_a_version_with_scores_of_another_type_is_promoted_by_force(models, tmp_path, capsys):
+    store, logits = str(tmp_path / "ads.db"), tmp_path / "logits.json"
+    rng = np.random.default_rng(3)
+    score = rng.normal(-1.0, 1.0, 300)
+    Platt().fit(score, rng.random(300) < 0.3, score_type="logit").save(logits)
+    assert run(["versions", "add", store, models[0]]) == run(["versions", "add", store, str(logits)]) == 0
+    assert run(["versions", "promote", store, "latest"]) == 2
+    assert "takes logits as scores, the current one probabilities; promote it all the same with --force" in (
+        capsys.readouterr().err
+    )
+    assert run(["versions", "promote", store, "latest", "--force"]) == 0

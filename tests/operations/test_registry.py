@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from tests.store.conftest import model
 
+from mcnet.calibrators.parametric import Platt
+from mcnet.calibrators.per_field import PlattField
 from mcnet.errors import FileFormatError, InputError
 from mcnet.store.schema import heads, versions
 from mcnet.store.store import Store
@@ -245,3 +247,25 @@ def test_old_versions_can_be_deleted_but_not_those_in_use(registry):
     assert registry.add(model(9)).name == "9"
     assert [line["event"] for line in registry.history()][-3:] == ["pruned", "rolled back", "added"]
     assert registry.load(8).method == "platt"
+
+
+def test_a_version_that_asks_for_other_requests_is_promoted_by_force_alone(registry):
+    rng = np.random.default_rng(0)
+    score, country = rng.random(300), rng.choice(["NL", "FR"], 300)
+    label = rng.random(300) < score
+    registry.add(model(1))
+    logits = np.log(score / (1.0 - score))
+    registry.add(Platt().fit(logits, label, score_type="logit").model_)
+    registry.add(PlattField().fit(score, label, field={"country": country}).model_)
+    with pytest.raises(InputError, match="version 2 takes logits as scores, the current one probabilities; promote it"):
+        registry.promote(2)
+    with pytest.raises(
+        InputError, match="version 3 needs the field 'country', which clients of the current one do not"
+    ):
+        registry.promote("latest")
+    assert registry.current.name == "1"
+    assert registry.promote("latest", force=True).name == "3"
+    with pytest.raises(InputError, match="version 1 lacks the field 'country' of the current model"):
+        registry.promote(1)
+    alter(registry, number=3, model=b"damaged")
+    assert registry.promote(1).name == "1", "a damaged version is in nobody's way"

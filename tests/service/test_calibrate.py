@@ -250,9 +250,15 @@ def others(tmp_path_factory):
         yield service, found
 
 
+def serve_version(service, version):
+    """Promote a version that takes other requests than the current one."""
+    Registry(service.log_file.parent / "ads.db").promote(version, force=True)
+    assert service.change("/reload").status == 200
+
+
 def test_a_model_of_logits_without_a_field(others):
     service, models = others
-    assert service.change("/versions/1/promote").status == 200
+    serve_version(service, 1)
     expected = models["logits"].predict([-3.0, 2.5]).tolist()
     assert service.calibrate([-3.0, 2.5])["calibrated"] == expected
     assert service.calibrate(2.5)["calibrated"] == expected[1]
@@ -267,7 +273,7 @@ def test_a_model_of_logits_without_a_field(others):
 
 def test_a_model_of_several_fields_with_missing_values(others):
     service, models = others
-    assert service.change("/versions/2/promote").status == 200
+    serve_version(service, 2)
     field = {"country": ["NL", "FR", "XX"], "source": [1, None, 2]}
     expected = models["several"].predict([0.1, 0.2, 0.3], field).tolist()
     assert service.calibrate([0.1, 0.2, 0.3], field)["calibrated"] == expected
@@ -278,7 +284,7 @@ def test_a_model_of_several_fields_with_missing_values(others):
 
 def test_a_model_whose_field_has_no_name_takes_any(others):
     service, models = others
-    assert service.change("/versions/3/promote").status == 200
+    serve_version(service, 3)
     expected = models["unnamed"].predict([0.1], ["FR"]).tolist()
     assert service.calibrate([0.1], {"country": ["FR"]})["calibrated"] == expected
     assert service.calibrate([0.1], {"field": ["FR"]})["calibrated"] == expected

@@ -8,9 +8,11 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 from tests.service.running import TOKEN, running
 
+from mcnet.calibrators.parametric import Platt
 from mcnet.operations.service.board import Board
 from mcnet.operations.service.served import ServedHeads
 from mcnet.store.schema import heads, versions
@@ -216,3 +218,13 @@ def test_without_the_token_nothing_changes(shared, registry, tmp_path):
             assert "--token-file" in answer.document["detail"]
     assert registry.history() == before
     assert (own.current.name, registry.current.name) == ("1", "1")
+
+
+def test_a_version_that_needs_other_requests_is_not_promoted_by_a_request(registry, tmp_path):
+    score = np.random.default_rng(0).random(300)
+    registry.add(Platt().fit(score, score > 0.5).model_)
+    with running(registry.path, tmp_path) as service:
+        answer = service.change("/versions/latest/promote")
+        assert answer.status == 409, answer.body
+        assert "lacks the field 'country' of the current model; once clients" in answer.document["detail"]
+        assert served(service, 1) == {"1"}

@@ -173,16 +173,23 @@ def save(
 
 @versions.command()
 def promote(
-    store: str = options.STORE, version: str = VERSION_NAME, note: str = NOTE, json: bool = options.JSON
+    store: str = options.STORE,
+    version: str = VERSION_NAME,
+    note: str = NOTE,
+    force: bool = options.flag("--force", "Also if it takes other scores or fields than the current version."),
+    json: bool = options.JSON,
 ) -> None:
     """Make a version the current one; one that is not the latest is held.
+
+    A version that takes scores of another type, or other fields, than the current one is refused without --force: the
+    requests of today's clients would fail, or get wrong probabilities.
 
     \b
     Example:
       mcnet versions promote ads.db latest
     """
     opened = _open(store)
-    chosen = opened.promote(version, note)
+    chosen = opened.promote(version, note, force=force)
     held = f", and held: {_until_released(store)}" if opened.held else ""
     Printer(json).result(_moved(chosen, opened), f"version {chosen.name} is current{held}")
 

@@ -499,3 +499,27 @@ def as_model(model: Any, done: str) -> CalibrationModel:
     raise InputError(
         f"{type(model).__name__} cannot be {done}; pass a model, a fitted calibrator or the path of a model file"
     )
+
+
+# What a model asks of clients, beside another one.
+
+
+def other_requests(model: CalibrationModel, current: CalibrationModel | None) -> str:
+    """Return what a model asks of clients that the current one does not, after its name; nothing if that is the same.
+
+    Parameters
+    ----------
+    model, current : the model that is to be served, and the one that is; None if there is none.
+    """
+    if current is None:
+        return ""
+    lacking = [name for name in current.fields if name not in model.fields]
+    if lacking:
+        return f"lacks the field {lacking[0]!r} of the current model"
+    more = [name for name in model.fields if name not in current.fields]
+    if more:
+        return f"needs the field {more[0]!r}, which clients of the current one do not send"
+    if current.score_type != model.score_type:
+        words = {"probability": "probabilities", "logit": "logits"}
+        return f"takes {words[model.score_type]} as scores, the current one {words[current.score_type]}"
+    return ""

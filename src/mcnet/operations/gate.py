@@ -14,7 +14,7 @@ from mcnet._shared.messages import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.errors import InputError, McnetError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
-from mcnet.model.model_file import model_text, parse_model
+from mcnet.model.model_file import model_text, other_requests, parse_model
 from mcnet.operations.learning import Judged, sketch_log_loss
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import HALF_A_PERIOD, elapsed_periods, periods_between, sorted_periods
@@ -290,18 +290,12 @@ def invalid(candidate: CalibrationModel, rows: Sketch, current: CalibrationModel
         served = parse_model(model_text(candidate), "its file")
     except (McnetError, ValueError) as error:
         return f"the new model is not valid: {error}"
-    for whose, fields in (
-        ("the current model", None if current is None else current.fields),
-        ("the rows", rows.contexts.names),
-    ):
-        lacking = [name for name in fields or () if name not in served.fields]
-        if lacking:
-            return f"the new model lacks the field {lacking[0]!r} of {whose}"
-    more = [] if current is None else [name for name in served.fields if name not in current.fields]
-    if more:
-        return f"the new model needs the field {more[0]!r}, which clients of the current one do not send"
-    if current is not None and current.score_type != served.score_type:
-        return f"the new model takes {served.score_type}s as scores, the current one {current.score_type}s"
+    problem = other_requests(served, current)
+    if problem:
+        return f"the new model {problem}"
+    lacking = [name for name in rows.contexts.names if name not in served.fields]
+    if lacking:
+        return f"the new model lacks the field {lacking[0]!r} of the rows"
     try:
         probability = predict_cells(served, rows)
     except McnetError as error:

@@ -531,7 +531,7 @@ class _Run:
         """Add the candidate, unless it is the newest version already, and point to it; return why not."""
         added = self._version_made_of(digest) or self.registry.add(candidate, note)
         if self.force:
-            self.registry.promote(added.number, note)
+            self.registry.promote(added.number, note, force=True)
         elif not self.registry.publish(added, note, after=before) and self.registry.current != added:
             return (
                 self._reason_not_to_publish(digest)

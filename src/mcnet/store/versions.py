@@ -18,9 +18,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from mcnet._shared.files import disk_path
-from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.errors import Advice, FileFormatError, InputError, McnetError
 from mcnet.model.model import CalibrationModel
-from mcnet.model.model_file import as_model, load, model_of_bytes, model_text
+from mcnet.model.model_file import as_model, load, model_of_bytes, model_text, other_requests
 from mcnet.store.schema import heads, history, versions
 from mcnet.store.store import Head, OfHead
 
@@ -388,7 +388,7 @@ class Registry(OfHead):
                 self._record(connection, head, "promoted", version.number, note="the first version")
         return version
 
-    def promote(self, version: int | str, note: str = "") -> Version:
+    def promote(self, version: int | str, note: str = "", *, force: bool = False) -> Version:
         """Make a version, or the "latest", the current one.
 
         The newest version is free to be replaced by the next update; an older one is held.
@@ -397,6 +397,7 @@ class Registry(OfHead):
         ----------
         version : its number, or "latest".
         note : words for the history.
+        force : also if it takes scores of another type or other fields than the current version.
 
         Returns
         -------
@@ -404,11 +405,21 @@ class Registry(OfHead):
         """
         with self.changing() as (connection, head):
             chosen = self.version(version)
-            self.load(chosen.number)  # a version that cannot be served is never pointed to
+            model = self.load(chosen.number)  # a version that cannot be served is never pointed to
             try:
                 pointer = self._pointer_of(head)
             except FileFormatError:
                 pointer = Pointer()  # damaged: it is written anew
+            problem = "" if force or pointer.current is None else other_requests(model, self._served(pointer.current))
+            if problem:
+                raise InputError(
+                    f"version {chosen.name} {problem}",
+                    advice=Advice(
+                        "promote it all the same with {force}, once clients send what it takes",
+                        service="once clients send what it takes, promote it with `mcnet versions promote --force`",
+                        force=True,
+                    ),
+                )
             newest = self.version("latest").number
             held = pointer.held
             if chosen.number == newest:
@@ -421,6 +432,11 @@ class Registry(OfHead):
                 event = "released" if chosen.number == pointer.current else "promoted"
                 self._record(connection, head, event, chosen.number, note=note)
         return chosen
+
+    def _served(self, number: int) -> CalibrationModel | None:
+        with suppress(McnetError):  # what cannot be read any more is in nobody's way
+            return self.load(number)
+        return None
 
     def publish(self, version: Version, note: str = "", *, after: Version | None) -> bool:
         """Make a version current, unless somebody has held or moved the pointer meanwhile; tell whether it is.

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError
+from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError, in_words
 from mcnet.operations.service.arrow import ARROW
 from mcnet.operations.service.board import METRICS_TYPE, Board, metrics_text
 from mcnet.operations.service.calibrate import Answer, Question, Record, answer_arrow, answer_json
@@ -230,7 +230,10 @@ class Handlers:
         name = request.matched["version"]
         _note(request)  # a parameter that is not taken is refused before anything is looked up
         await _known(self.heads.head(request.head), name)
-        return await self._move(request, "promoted", Registry.promote, name)
+        try:
+            return await self._move(request, "promoted", Registry.promote, name)
+        except InputError as error:  # it takes other requests than the current version
+            raise Problem(409, in_words(error, "service")) from None
 
     async def rollback(self, request: Request) -> Response:
         """Go back.
