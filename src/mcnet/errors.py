@@ -119,6 +119,10 @@ class InputError(McnetError, ValueError):
     """The rows, columns or parameters given cannot be used as they are."""
 
 
+class NoRowsError(InputError):
+    """There are no rows: a file is empty, which an hour without impressions may be."""
+
+
 class NotSupportedError(McnetError, TypeError):
     """The method cannot honour what was asked of it (a field, features, an export)."""
 

@@ -216,7 +216,12 @@ def test_swapped_columns_are_refused(mcnet, tmp_path, monkeypatch, command):
         pl.DataFrame(columns).write_parquet(f"day{day}.parquet")
     words = ("day0.parquet", "day1.parquet", "--time", "day", "--every", "1", "--score", "click", "--label", "pctr")
     done = mcnet(*command, *words)
-    assert done.err.count("every click is 0 or 1 and pctr has fractions") == 1, done.err
+    assert done.code == 2
+    assert (
+        "mcnet: day0.parquet: every click is 0 or 1 and pctr has fractions: the columns of scores and labels look"
+        in done.err
+    )
+    assert Journal("past.db").periods == []
 
 
 @pytest.mark.parametrize("when", ["while it is read", "after it was added"])

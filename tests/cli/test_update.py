@@ -273,3 +273,25 @@ def test_a_look_is_switched_off_on_the_command_line_or_in_the_file(mcnet, folder
         (folder / "mcnet.toml").write_text("[update]\nlook = false\n" if day == 9 else "")
         done = mcnet(*words, *(["--no-look"] if day == 10 else []))
         assert len(done.document["suspect"]) == (day == 8)
+
+
+def test_bad_and_empty_files_of_a_glob_stop_no_run(mcnet, folder):
+    write_days(folder, 1, 6)
+    rows = day_rows(3)
+    rows.head(0).write_parquet(folder / "logs" / f"{day_name(2)}.parquet")
+    rows.with_columns(pctr=pl.lit(None, pl.Float64)).write_parquet(folder / "logs" / f"{day_name(3)}.parquet")
+    (folder / "logs" / f"{day_name(4)}.parquet").write_bytes(b"half a file")
+    words = ("update", "ads.db", "logs/*.parquet", *COLUMNS, "--json")
+    for run in range(2):
+        done = mcnet(*words)
+        assert done.code == 0, done.err
+        assert len(done.document["added"]["left_out"]) == 2
+        assert done.document["learnt"] == ([] if run else [day_name(1), day_name(5), day_name(6)])
+        assert f"warning: logs/{day_name(2)}.parquet has no rows" in done.err
+        assert f"warning: a file is left out: logs/{day_name(3)}.parquet: pctr has 4,000 values missing" in done.err
+        assert f"warning: a file is left out: logs/{day_name(4)}.parquet cannot be read" in done.err
+    alone = mcnet("update", "ads.db", f"logs/{day_name(3)}.parquet", f"logs/{day_name(4)}.parquet", *COLUMNS)
+    assert (alone.code, alone.out) == (2, "")
+    assert mcnet("update", "new.db", f"logs/{day_name(2)}.parquet", *COLUMNS).code == 0
+
+

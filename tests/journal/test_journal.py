@@ -620,3 +620,19 @@ def test_periods_of_another_length_than_those_of_the_head_are_refused(journal):
     assert journal.add(rows(2), "2026-11-17", source="b", every="360m").rows == 50
 
 
+def test_a_file_that_cannot_be_used_is_left_out_and_one_without_rows_is_noted(journal, tmp_path):
+    frame = pl.DataFrame({"p": [0.1, 0.2], "y": [0, 1], "ts": ["2026-11-16"] * 2})
+    files = {"a": frame, "b": frame.head(0), "c": frame.with_columns(p=pl.lit(None, pl.Float64)), "d": frame.reverse()}
+    for name, rows_of in files.items():
+        rows_of.with_columns(pl.col("ts").str.to_date()).write_parquet(tmp_path / f"{name}.parquet")
+    (tmp_path / "e.parquet").write_bytes(b"no log at all")
+    columns = {"score": "p", "label": "y", "time": "ts", "every": "1d"}
+    with pytest.warns(CalibrationWarning) as said:
+        added = journal.add_files(f"{tmp_path}/*.parquet", **columns)
+    assert added.rows == 4
+    assert [reason.split(" ")[0] for reason in added.left_out] == [f"{tmp_path}/c.parquet:", f"{tmp_path}/e.parquet"]
+    assert any(str(one.message) == f"{tmp_path}/b.parquet has no rows" for one in said)
+    with pytest.raises(InputError, match="p has 2 values missing"):
+        journal.add_files(tmp_path / "c.parquet", **columns)
+    with pytest.warns(CalibrationWarning, match="has no rows"):
+        assert journal.add_files(tmp_path / "b.parquet", **columns).rows == 0

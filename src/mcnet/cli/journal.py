@@ -67,8 +67,8 @@ def add(
     """Add logs or saved sketches to a journal.
 
     With --time the rows are split into periods, in one pass. With --period all rows are in one period. Running the same
-    command again changes nothing and is not an error. A file that changes while it is read, or that has other rows than
-    when it was added, is left out with a warning, and the others are added.
+    command again changes nothing and is not an error. A file that changes while it is read, that has other rows than
+    when it was added, or that cannot be used, is left out with a warning, and the others are added.
 
     \b
     Example:
@@ -102,6 +102,8 @@ def add(
 
 
 def _what_changed(added: "Added", store: str) -> str:
+    if not added.rows and not added.known:
+        return f"nothing changed: there are no rows to add to {store}"
     if not added.rows:
         return f"nothing changed: {store} has these rows already ({_periods(added.known)})"
     also = f"; {_periods(added.known)} had their rows already" if added.known else ""

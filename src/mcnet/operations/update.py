@@ -23,10 +23,11 @@ from mcnet.operations.status import STATUS, Watched, loader, run_document, serve
 from mcnet.report.monitor_page import write_status_page
 from mcnet.rows.columns import check_value
 from mcnet.rows.locations import Location
+from mcnet.rows.logs import ChangedFileError
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_search, field_names
 from mcnet.store.additions import shape_of
-from mcnet.store.entries import Added, Addition, NewFiles, add_apart
+from mcnet.store.entries import Added, Addition, NewFiles, OtherRowsError, add_apart
 from mcnet.store.journal import Journal
 from mcnet.store.state import FILES, MONITOR, REFUSED, SUSPECT, LoopState
 from mcnet.store.store import Head, Lease, Store
@@ -51,7 +52,7 @@ class NewRows:
     unchanged: int = 0
     """Files that an earlier run had added, and that were not read again."""
     left_out: tuple[str, ...] = ()
-    """Why files were left out: they changed while they were read, or have other rows than when they were added."""
+    """Why files were left out."""
 
 
 def add_rows(
@@ -62,7 +63,7 @@ def add_rows(
 ) -> NewRows:
     """Add the rows of files to a journal; the files that it has already, and that are as they were, are not read.
 
-    A file that changes while it is read, or that has other rows than when it was added, is left out with a warning.
+    Files are left out as `add_apart` says; if none can be used, that is an error.
     """
     known = loop.get(FILES) or {}  # without it all files are read again, which changes nothing
     sources = journal.sources() if known else set()
@@ -77,6 +78,9 @@ def add_rows(
         return added
 
     changes, left_out = add_apart(list(fresh), add)
+    other = [error for error in left_out if not isinstance(error, ChangedFileError | OtherRowsError)]
+    if other and not changes and len(fresh) == len(files.paths):
+        raise other[0]
     added = Added.of_files(changes, left_out)
     if fresh:
         loop.put(FILES, known)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IntArray
 from mcnet._shared.messages import warn
-from mcnet.errors import Advice, InputError
+from mcnet.errors import Advice, InputError, NoRowsError
 from mcnet.rows.columns import (
     DescribeRow,
     as_array,
@@ -231,8 +231,11 @@ def sketch_parts(
             yield finished(accumulator)
             accumulator, parts, dropped = Accumulator(grid, folds), parts + 1, 0
     if rows == 0:
-        lack = "has no rows" if origin.where is None else f"has no row that meets the condition {origin.where!r}"
-        raise InputError(f"{origin.name} {lack}; at least one row is needed")
+        if origin.where is None:
+            raise NoRowsError(f"{origin.name} has no rows; at least one row is needed")
+        raise InputError(
+            f"{origin.name} has no row that meets the condition {origin.where!r}; at least one row is needed"
+        )
     if accumulator.rows:
         yield finished(accumulator)
     elif dropped == rows:

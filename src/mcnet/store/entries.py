@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcnet._shared.messages import warn
-from mcnet.errors import Advice, InputError
+from mcnet.errors import Advice, FileFormatError, InputError, McnetError, NoRowsError
 from mcnet.rows.columns import check_total_weight
 from mcnet.rows.locations import Location, Locations, file_state, fingerprint, read_options
-from mcnet.rows.logs import ChangedFileError, expand_paths
+from mcnet.rows.logs import expand_paths
 from mcnet.rows.periods import (
     duration_seconds,
     elapsed_periods,
@@ -264,10 +264,11 @@ class Added:
     copies: tuple[tuple[str, str, str], ...] = ()
     """(source, other source, period) of rows that another source had given for the same period; both count."""
     left_out: tuple[str, ...] = ()
-    """Why files were left out: they changed while they were read, or have other rows than when they were added."""
+    """Why files were left out: they changed while they were read, have other rows than when they were added, or cannot
+    be used."""
 
     @staticmethod
-    def of_files(changes: Sequence["Added"], left_out: Sequence[InputError]) -> "Added":
+    def of_files(changes: Sequence["Added"], left_out: Sequence[McnetError]) -> "Added":
         """Return what several files have changed; warn of files left out, and of rows that are there by another name.
 
         Parameters
@@ -291,11 +292,11 @@ class Added:
         return Added(periods, sum(change.rows for change in changes), known, copies, tuple(map(str, left_out)))
 
 
-def add_apart(files: Sequence[Location], add: Callable[[Location], Added]) -> tuple[list[Added], list[InputError]]:
+def add_apart(files: Sequence[Location], add: Callable[[Location], Added]) -> tuple[list[Added], list[McnetError]]:
     """Add files one by one, and return what each has changed, and why others were left out.
 
-    A file is left out if it changes while it is read, or if it has other rows for a period than when it was added: the
-    others are added all the same.
+    A file is left out if it changes while it is read, if it has other rows for a period than when it was added, or if
+    it cannot be used: the others are added all the same. A file without rows changes nothing.
 
     Parameters
     ----------
@@ -304,14 +305,18 @@ def add_apart(files: Sequence[Location], add: Callable[[Location], Added]) -> tu
     """
     options = read_options()
     changes: list[Added] = []
-    left_out: list[InputError] = []
+    left_out: list[McnetError] = []
     for file in files:
         dropped = options.dropped_rows
         try:
             changes.append(add(file))
-        except (ChangedFileError, OtherRowsError) as found:
+        except NoRowsError:
+            warn(f"{file} has no rows")
+            changes.append(Added((), 0))
+        except (InputError, FileFormatError) as found:
             options.dropped_rows = dropped
-            left_out.append(found)
+            named = len(files) == 1 or str(file) in found.what
+            left_out.append(found if named else InputError(f"{file}: {found.what}", advice=found.advice))
     return changes, left_out
 
 

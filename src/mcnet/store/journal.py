@@ -172,8 +172,8 @@ class Journal(OfHead):
         """Add log files whose rows lie in many periods, in one pass; each file is a source and is added as a whole.
 
         Memory is bounded: cells of very many periods wait on disk until they are added up. A file that changes while it
-        is read, or that has other rows than when it was added, is left out with a warning, and the others are added; if
-        none can be, that is an error.
+        is read, has other rows than when it was added, or cannot be used is left out with a warning, and the others are
+        added; if none can be, that is an error. A file without rows is noted.
 
         Parameters
         ----------
