@@ -157,6 +157,8 @@ def _lines(done: "Update") -> list[str]:
         lines.append(
             f"fields     {', '.join(done.fields) or 'none'} (chosen in the first run; a new head chooses anew)"
         )
+    if done.changed:
+        lines.append(f"columns    the head now reads: {'; '.join(done.changed)}")
     if done.until is not None:
         read = "until" if done.learnt else "read until"
         lines.append(f"learnt     {counted(len(done.learnt), 'period')}, {read} {done.until}")

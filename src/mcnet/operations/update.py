@@ -29,7 +29,7 @@ from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_searc
 from mcnet.store.additions import shape_of
 from mcnet.store.entries import Added, Addition, NewFiles, OtherRowsError, add_apart
 from mcnet.store.journal import Journal
-from mcnet.store.state import FILES, MONITOR, REFUSED, SUSPECT, LoopState
+from mcnet.store.state import FILES, MONITOR, REFUSED, SUSPECT, LoopState, changed_settings
 from mcnet.store.store import Head, Lease, Store
 from mcnet.store.versions import Registry, Version, now
 from mcnet.tracking.memories import BAYES, check_method
@@ -127,6 +127,8 @@ class Update:
     """The status page, if one was asked for."""
     fields: tuple[str, ...] | None = None
     """The fields that were chosen when the head was begun, if they were not named."""
+    changed: tuple[str, ...] = ()
+    """How the head reads logs from now on, and how it did before, where that is not the same."""
 
     def advice(self, alarm: Alarm) -> str:
         """Return what to do about an alarm, in one sentence.
@@ -157,6 +159,7 @@ class Update:
             "suspect": list(self.suspect),
             "held": self.held,
             "status": None if self.status is None else str(self.status),
+            "changed": list(self.changed),
             **({} if self.fields is None else {"fields": list(self.fields)}),
         }
 
@@ -302,7 +305,8 @@ def update(
         money["value"] = check_value(value)
     known = opened.find_head(name)
     if score is None and label is None and known is not None:  # logs are read as the last run has read them
-        columns |= {column: value for column, value in known.settings.items() if column in columns}
+        unnamed = [c for c in columns if columns[c] == {"score_type": "probability", "negatives_kept": 1.0}.get(c)]
+        columns |= {column: value for column, value in known.settings.items() if column in unnamed}
         if time is None and period is None:
             time, every = known.settings.get("time"), every or known.settings.get("every")
         if value is None and value_per_positive is None:
@@ -328,16 +332,17 @@ def update(
             added = add_rows(journal, state, files, reading)
             if chosen is not None:
                 opened.configure(name, auto_fields=list(chosen))
-            if time is not None and added.files:
-                opened.configure(name, **columns, **money, field=list(given) or None, time=time, every=every)
-            elif value is not None and not isinstance(value, str):
-                opened.configure(name, **money)
+            read: dict[str, Any] = {}
+            if time is not None and (added.files or added.unchanged):
+                read = {**columns, **money, "field": list(given) or None, "time": time, "every": every}
+            if value is not None and not isinstance(value, str):
+                opened.configure(name, **money)  # at once: the monitor of this run has money
             last = None if until is None else period_text(until)
             journal.compact_feedback(last)
             past = journal.snapshot()
             late = delay_in_periods(delay, past.periods, every)
             learnt = learn_journal(past, state, method=method, delay=late, until=last, look=look, progress=progress)
-            run = _Run(opened, lease, opened.versions(name), state, past, gate, late, alpha, force, note, started)
+            run = _Run(opened, lease, opened.versions(name), state, past, gate, late, alpha, force, note, started, read)
             done = run.publish_and_record(learnt, added, status)
             past.close()
         except Exception as error:
@@ -384,6 +389,7 @@ class _Run:
     force: bool
     note: str
     started: float
+    settings: dict[str, Any]  # how the logs of this run were read
 
     def publish_and_record(self, learnt: Learnt | None, added: NewRows, page: str | PathLike[str] | None) -> Update:
         """Publish the new model if it may be, and keep the line of the run and the monitor, in one transaction."""
@@ -558,7 +564,7 @@ class _Run:
     ) -> Update:
         """Keep the line of the run, the monitor, the marks of suspect periods, and what the status shows."""
         held = self.registry.held
-        done = dataclasses.replace(done, held=None if held is None else str(held))
+        done = dataclasses.replace(done, held=None if held is None else str(held), changed=self._remember(done))
         decided = last.get("decided")
         if done.outcome != "nothing new" and learnt is not None:
             decided = {"digest": learnt.digest, "outcome": done.outcome, "gate": asdict(self.gate)}
@@ -577,6 +583,14 @@ class _Run:
         self.state.put(STATUS, run_document(self.journal, learnt, watched))
         make_key(self.state)
         return done
+
+    def _remember(self, done: Update) -> tuple[str, ...]:
+        """Let the head read logs from now on as this run did, unless the gate refused; return what changed by that."""
+        before = self.store.require_head(self.lease.head).settings
+        if not self.settings or (done.outcome == "refused" and "score" in before):
+            return ()
+        after = self.store.configure(self.lease.head, **self.settings)
+        return changed_settings(before, after) if "score" in before else ()
 
 
 def _name(version: Version | None) -> str | None:
