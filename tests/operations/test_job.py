@@ -510,3 +510,20 @@ def test_a_first_run_that_fails_leaves_no_head(add_days, registry, tmp_path):
     assert store.heads == ["default"]
     with pytest.raises(BusyError, match=r"another process is learning in .*ads\.db"), store.learning():
         mcnet.update(store, wait_seconds=0.1)
+
+
+def test_nothing_is_published_after_a_suspect_period_alone(add_days, registry):
+    published = mcnet.update(add_days(1, 7).store)
+    assert published.outcome == "published"
+    rows = day_rows(8)
+    flipped = Sketch.from_rows(rows["pctr"], 1 - rows["click"], field={"country": rows["country"]}, resolution=64)
+    store = mcnet.Store(registry)
+    store.journal().add(flipped, day_name(8), source="flipped")
+    for _ in range(2):
+        done = mcnet.update(store)
+        assert (done.outcome, done.version, done.learnt) == ("nothing new", published.version, ())
+        assert done.reason == f"every period since version {published.version} is suspect and was not learnt"
+    after = mcnet.update(add_days(9, 9).store)
+    assert (after.outcome, after.learnt) == ("published", (day_name(9),))
+
+

@@ -177,6 +177,12 @@ class Learnt:
         """A digest of all rows that were learnt."""
         return self.learner.journal_digest or ""
 
+    def only_suspects_since(self, digest: str | None) -> bool:
+        """Tell whether all periods after those that have a digest are suspect, and so nothing was learnt since."""
+        digests = [one.digest for one in self.judged]
+        later = self.judged[digests.index(digest) + 1 :] if digest in digests else []
+        return bool(later) and all(one.suspect for one in later)
+
     def model(self, first: str) -> CalibrationModel:
         """Return the model for the coming period; it tells what it was fitted on."""
         made = self.learner.model()

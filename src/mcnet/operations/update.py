@@ -421,6 +421,8 @@ class _Run:
         elif before is not None and not self.force and ends_after(before, until):
             (fitted,) = shown_periods([before.fitted_until or ""], seconds=seconds)
             why = f"version {before.name} was fitted until {fitted}, later than {read}"
+        elif before is not None and not self.force and learnt.only_suspects_since(before.rows_digest):
+            why = f"every period since version {before.name} is suspect and was not learnt"
         else:
             candidate = learnt.model(self.journal.periods[0])
             verdict = self._judged(candidate, promoted, learnt, load)
