@@ -368,3 +368,8 @@ def test_feedback_with_scores_of_another_type_is_refused(shared, journal):
     assert said in answer.document["detail"]
 
 
+def test_a_day_is_no_period_of_an_hour():
+    now = datetime(2026, 11, 19, 12, 0)
+    with pytest.raises(InputError, match=r"2026-11-19 names a day, and this service has periods of 1h; the first of"):
+        named_period("2026-11-19", "1h", now)
+    assert named_period("2026-11-19T00:00", "1h", now) == named_period("2026-11-19", "1d", now) == "2026-11-19"

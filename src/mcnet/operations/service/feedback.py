@@ -109,6 +109,11 @@ def named_period(period: str | int, every: str, now: datetime | None = None) -> 
             f"the period is {text!r}; this service has periods of {every}, named by the moment they begin, such as "
             f"{_as_read(present(every, now).period, every)}"
         ) from None
+    if text == str(period).strip() != _as_read(text, every):  # midnight has this name, and so has the day
+        raise InputError(
+            f"{text} names a day, and this service has periods of {every}; the first of that day is "
+            f"{_as_read(text, every)}"
+        )
     named = present(every, begin).period
     if named != text:
         raise InputError(
