@@ -360,6 +360,21 @@ def test_values_of_feedback_are_kept(shared, journal):
     refused = shared.change("/feedback", feedback(2, "b", value=[-1.0] * 50))
     assert refused.status == 400
     assert "below 0" in refused.document["detail"]
+
+
+def test_feedback_of_swapped_columns_is_refused_and_warnings_are_lines_of_the_log(shared, journal):
+    country = {"country": ["NL", "FR", "NL"]}
+    swapped = {"score": [1, 0, 1], "label": [0.1, 0.2, 0.3], "field": country, "period": PERIOD, "key": "swapped"}
+    answer = shared.change("/feedback", swapped)
+    assert answer.status == 400, answer.body
+    assert "look swapped; swap them back" in answer.document["detail"]
+    assert journal.periods == []
+    lines = shared.log_file.read_text().splitlines()
+    assert all(line.startswith("{") for line in lines), lines
+    (said,) = [line for line in shared.events("warning") if "every score is 0 or 1" in line["reason"]]
+    assert (said["level"], said["kind"]) == ("warning", "CalibrationWarning")
+
+
 def test_feedback_with_scores_of_another_type_is_refused(shared, journal):
     assert shared.change("/feedback", feedback(1, "first")).status == 201
     answer = shared.change("/feedback", feedback(2, "logits", score_type="logit"))

@@ -10,6 +10,7 @@ import socket
 import tempfile
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -38,7 +39,7 @@ from mcnet.operations.service.http import (
 )
 from mcnet.operations.service.schedule import Learning
 from mcnet.operations.service.served import ServedHeads, default_head, load_served
-from mcnet.operations.service.settings import LOGGING, TOKEN_VARIABLE, ServiceSettings, log_event
+from mcnet.operations.service.settings import LOGGING, TOKEN_VARIABLE, ServiceSettings, log_event, log_warning
 from mcnet.store.store import Store
 
 # The service of one worker: reads a request, has it answered, and counts it.
@@ -244,13 +245,19 @@ def run_service(settings: ServiceSettings) -> None:
         if learning is not None:
             learning.start()
         server.board, server.early_deaths = board, Counter()
-        loader: Callable[..., Any] = partial(Service, replace(settings, board=board))
+        loader: Callable[..., Any] = partial(_load_worker, replace(settings, board=board))
         server.serve(target_loader=loader, wrap_loader=False)
     finally:
         if learning is not None:
             learning.stop()
         shutil.rmtree(board, ignore_errors=True)
     log_event("service stopped")
+
+
+def _load_worker(settings: ServiceSettings) -> Service:
+    """Return what answers in a process of its own, whose warnings are lines of the log."""
+    warnings.showwarning = log_warning
+    return Service(settings)
 
 
 def _server_class() -> Any:

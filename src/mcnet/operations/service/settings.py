@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from mcnet.errors import InputError
+from mcnet.errors import InputError, in_words
 from mcnet.operations.alerts import FieldValues, Webhook
 from mcnet.store.store import Store
 
@@ -166,6 +166,12 @@ def log_event(event: str, level: str = "info", **details: Any) -> None:
         # One write per line, so that the lines of several workers do not mix.
         sys.stderr.write(msgspec.json.encode(line).decode() + "\n")
         sys.stderr.flush()
+
+
+def log_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """Write a warning as an event, in the place of `warnings.showwarning`."""
+    said = in_words(message, "service") if isinstance(message, Warning) else message
+    log_event("warning", "warning", kind=category.__name__, reason=said)
 
 
 class EventHandler(logging.Handler):
