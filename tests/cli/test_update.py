@@ -324,3 +324,12 @@ def test_a_run_that_the_gate_refuses_changes_no_settings(mcnet, folder):
     assert Store("ads.db").require_head("default").settings["negatives_kept"] == 1.0
 
 
+def test_a_head_that_is_not_made_is_not_announced(mcnet, folder):
+    write_days(folder, 1, 1)
+    assert mcnet("update", "ads.db", "logs/*.parquet", *COLUMNS).code == 0
+    failed = mcnet("update", "ads.db", "logs/*.parquet", "--head", "cvr", "--time", "ts", "--every", "1d")
+    assert (failed.code, "new head" in failed.err) == (2, False)
+    made = mcnet("update", "ads.db", "logs/*.parquet", "--head", "cvr", *COLUMNS)
+    assert "new head 'cvr' beside default" in made.err
+    again = mcnet("update", "ads.db", "logs/*.parquet", *COLUMNS[:-2])  # the head knows the length of its periods
+    assert (again.code, "1 files unchanged" in again.out) == (0, True), again.err

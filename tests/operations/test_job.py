@@ -527,3 +527,6 @@ def test_nothing_is_published_after_a_suspect_period_alone(add_days, registry):
     assert (after.outcome, after.learnt) == ("published", (day_name(9),))
 
 
+def test_a_table_is_told_where_it_belongs(registry):
+    with pytest.raises(InputError, match="named by their files, not given as DataFrame; write the rows to a file, or"):
+        mcnet.update(registry, day_rows(1), score="pctr", label="click", time="ts", every="1d")

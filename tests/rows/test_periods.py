@@ -79,6 +79,7 @@ def test_days_missing_moments_and_zones_are_cut_too():
         (["2024-05-01"], "1 hour", "not a period"),
         (["2024-05-01"], "5", "needs a unit"),
         ([7, 8], "1d", "plain numbers such as 7"),
+        ([1373349600000000, 1373349600000001], "1d", "look like microseconds since 1970: divide them by 1,000,"),
         (["2024-05-01", "later"], "1d", "t has 'later', which is not a timestamp"),
         (["2026-11-17 10:30:00", "2026-11-17 10:30:00 PM"], "1h", "t has '2026-11-17 10:30:00 PM', which is not a"),
         (["2026-11-17T10:30:00+02:00[Europe/Paris]"], "1h", r"t has '2026-11-17T10:30:00\+02:00\[Europe/Paris\]'"),

@@ -90,9 +90,10 @@ def add(
         check_value(number)
     how = Addition(source, age, counted, replace, allow or ())
     files = NewFiles.of(given.paths, spec if time is None else spec.with_time(time, every), how, period, every)
-    kept = Journal(options.announce_head(store, printer), options.head_name())
     plain_interrupts()
-    with printer.progress("reading", given.row_count if printer.lively else None) as advance:
+    total = given.row_count if printer.lively else None
+    with options.announce_head(store, printer) as opened, printer.progress("reading", total) as advance:
+        kept = Journal(opened, options.head_name())
         added = kept.add_paths(files.paths, files.spec, how, advance, period=period)
     if number is not None:  # of every positive, so that no row has to carry it
         kept.store.configure(kept.head, value=number)

@@ -1,7 +1,8 @@
 """Options that several commands share, and the configuration file `mcnet.toml`."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,16 +66,17 @@ def head_name() -> str | None:
     return _head.get()
 
 
-def announce_head(store: str, printer: Printer) -> "Store":
-    """Return a store; say that a command makes a new head beside others, and refuse one that may be mistyped."""
+@contextmanager
+def announce_head(store: str, printer: Printer) -> "Iterator[Store]":
+    """Yield a store, and say of a command that succeeds whether it made a head beside others; refuse a near miss."""
     from mcnet.store.store import Store
 
     opened = Store(store)
     name = opened.chosen_head(head_name())
     others = opened.beside(name)
+    yield opened
     if others:
         printer.note(f"new head {name!r} beside {', '.join(others)}")
-    return opened
 
 
 def read_config(

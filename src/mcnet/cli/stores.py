@@ -51,8 +51,9 @@ def add(store: str = options.STORE, model: str = options.MODEL, note: str = NOTE
     from mcnet.store.versions import Registry
 
     printer = Printer(json)
-    opened = Registry(options.announce_head(store, printer), options.head_name())
-    version = opened.add(model, note)
+    with options.announce_head(store, printer) as there:
+        opened = Registry(there, options.head_name())
+        version = opened.add(model, note)
     state = (
         "current" if opened.current_number == version.number else "not yet current: mcnet versions promote makes it so"
     )
@@ -334,8 +335,8 @@ def import_(
     from mcnet.store.import_folders import import_folder
 
     printer = Printer(json)
-    opened = options.announce_head(store, printer)
-    done = [import_folder(opened, folder, options.head_name()) for folder in folders]
+    with options.announce_head(store, printer) as opened:
+        done = [import_folder(opened, folder, options.head_name()) for folder in folders]
     for one in done:
         for problem in one.left_out:
             printer.warn(problem)

@@ -104,10 +104,9 @@ def update(
     number = value_number(value)
     if number is not None:
         columns["value"] = number
-    opened = store if given is None else options.announce_head(store, printer)
     plain_interrupts()
     total = given.row_count if given is not None and printer.lively else None
-    with printer.progress("reading", total) as advance:
+    with options.announce_head(store, printer) as opened, printer.progress("reading", total) as advance:
         done = run_update(
             opened,
             [] if given is None else given.paths,

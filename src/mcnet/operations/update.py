@@ -311,6 +311,7 @@ def update(
             time, every = known.settings.get("time"), every or known.settings.get("every")
         if value is None and value_per_positive is None:
             money = {role: known.settings.get(role) for role in money}
+    every = every if known is None or time is None else every or known.settings.get("every")
     given = field_names(columns.pop("field"))
     named: dict[str, Any] = {role: column for role, column in money.items() if isinstance(column, str)}
     spec = RowSpec(fields=given, resolution=resolution, **columns, **named)

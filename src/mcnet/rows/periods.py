@@ -174,6 +174,9 @@ def timestamps_of(
     timestamps = _days_in_digits(numbers) if timestamps is None else timestamps
     if timestamps is None:
         example = numbers.drop_nulls()[0]
+        for factor, unit in ((1_000, "microseconds"), (1_000_000, "nanoseconds")):
+            if counted_seconds(example // factor) is not None and example // factor > _EPOCH[1]:
+                advice = f"they look like {unit} since 1970: divide them by {factor:,}, to milliseconds"
         raise InputError(f"{column.name} has plain numbers such as {example}, not timestamps; {advice}")
     return timestamps
 

@@ -152,6 +152,11 @@ class NewFiles:
     @staticmethod
     def of(logs: Any, spec: RowSpec, how: Addition, period: str | None, every: str | None) -> "NewFiles":
         """Expand the names of files; refuse options that do not fit them."""
+        if hasattr(logs, "columns") or hasattr(logs, "column_names"):
+            raise InputError(
+                f"logs are named by their files, not given as {type(logs).__name__}; write the rows to a file, or add "
+                "them to the journal as a sketch: Journal.add(mcnet.scan(table, …), period)"
+            )
         named = [logs] if isinstance(logs, str | PathLike) else list(logs)
         if not named:
             return NewFiles(Locations(), spec, how, period)

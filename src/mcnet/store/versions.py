@@ -273,8 +273,9 @@ class Registry(OfHead):
             readable = self.versions
             return readable[-1] if readable else self._version(max(known.values()))  # the latter says what is wrong
         if str(name) not in known:
-            listed = ", ".join(list(known)[-10:]) or "none"
-            raise InputError(f"{self.path} has no version {str(name)!r} of {self.head}; it has {listed}")
+            numbers = list(known)
+            listed = ", ".join(numbers) if len(numbers) <= 10 else f"{len(numbers):,}, {numbers[0]} to {numbers[-1]}"
+            raise InputError(f"{self.path} has no version {str(name)!r} of {self.head}; it has {listed or 'none'}")
         return self._version(known[str(name)])
 
     def content(self, version: int | str = "current") -> bytes:
