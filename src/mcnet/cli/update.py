@@ -150,7 +150,7 @@ def update(
 
 def _lines(done: "Update") -> list[str]:
     """Return what a person wants to know of a run."""
-    known = f" ({done.added.unchanged:,} files unchanged)" if done.added.unchanged else ""
+    known = f" ({counted(done.added.unchanged, 'file')} unchanged)" if done.added.unchanged else ""
     lines = [f"rows       {done.added.rows:,} new{known}"]
     if done.fields is not None:
         lines.append(
