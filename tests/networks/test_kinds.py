@@ -11,7 +11,7 @@ from mcnet.datasets.simulator import simulate
 from mcnet.errors import InputError
 from mcnet.metrics import kl_to_truth
 from mcnet.networks import MonotonicCalibration
-from mcnet.networks.kinds import NETWORKS, MonotoneNetwork
+from mcnet.networks.kinds import NETWORKS, MonotoneNetwork, unused_settings
 from mcnet.networks.monotone import BankShape, MonotoneBank, Ranges
 
 SMALL = {"bins": 2, "hidden": (8, 8), "embedding": 4}
@@ -110,7 +110,8 @@ def test_a_fit_on_a_sketch_is_calibrated_rises_and_can_be_resumed(network, log, 
 @pytest.mark.parametrize("variant", ["none", "field"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_training_on_rows_lowers_the_loss(network, variant, log):
-    made = mcnet.MCNet.paper(variant, network=network, learning_rate=3e-3, steps=None, epochs=4, batch=256, **SMALL)
+    quick = {"steps": None} if network == "umnn" else {}
+    made = mcnet.MCNet.paper(variant, network=network, learning_rate=3e-3, epochs=4, batch=256, **quick, **SMALL)
     field = log.fields["field"] if variant == "field" else None
     p = made.fit(log.score, log.label, field=field).predict(log.score, field)
     before, after = (-np.log(np.where(log.label, q, 1 - q)).mean() for q in (log.score, p))
@@ -157,6 +158,18 @@ def test_a_fourth_kind_is_one_class_and_one_line(log, monkeypatch):
     p = fitted.predict(log.score, log.text("field"))
     assert p.sum() == pytest.approx(log.label.sum(), rel=2e-3)
     assert (np.diff(fitted.predict(np.linspace(0.001, 0.9, 999), ["0"] * 999)) >= 0.0).all()
+    with pytest.raises(InputError, match="derivative is 'elu', but the network 'line' does not use it"):
+        mcnet.MCNet(network="line", derivative="elu").fit(log.score, log.label)
+    Line.uses = ("derivative",)
+    assert unused_settings("line") == ("steps", "quadrature")
+
+
+@pytest.mark.parametrize("setting", [{"derivative": "elu"}, {"steps": 9}, {"quadrature": "lean"}])
+@pytest.mark.parametrize("network", ["lmn", "minmax"])
+def test_a_module_refuses_settings_that_its_kind_does_not_use(network, setting):
+    with pytest.raises(InputError, match=f"but the network '{network}' does not use it"):
+        MonotonicCalibration([0.1, 0.2], network=network, **setting)
+    assert MonotonicCalibration.paper("none", [0.1, 0.2], network=network).steps == 20
 
 
 def test_a_kind_that_is_none_is_refused(log):

@@ -249,6 +249,7 @@ def test_the_state_comes_back(log):
         ({"embedding": 0}, "embedding is 0"),
         ({"beta_order": -1.0}, "beta_order is -1.0"),
         ({"alpha_balance": "x"}, "alpha_balance is 'x'"),
+        ({"direct": "no"}, "direct is 'no'; it must be True or False"),
         ({"alpha_balance": 1.0}, "alpha_balance > 0 compares field values; pass sizes="),
     ],
 )

@@ -93,6 +93,9 @@ def test_a_literal_fit_whose_probabilities_are_clipped_says_so(log):
     assert any("the function left (0, 1) for" in str(warning.message) for warning in caught)
 
 
+ON_ROWS = {"training": "rows", "field_aware": False}
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
@@ -109,7 +112,18 @@ def test_a_literal_fit_whose_probabilities_are_clipped_says_so(log):
         ({"scale": False}, "scale=False leaves out the scale of each bin"),
         ({"start": "warm"}, "start is 'warm'; it must be one of identity, random, torch"),
         ({"activation": "gelu"}, "activation is 'gelu'; it must be one of silu, tanh, relu"),
-        ({"quadrature": "lean"}, "quadrature='lean' .* needs training='rows'"),
+        (
+            {"quadrature": "lean"},
+            "quadrature is 'lean', but it counts only with training='rows'; leave quadrature at 'plain'",
+        ),
+        ({"epochs": 3}, "epochs is 3, but it counts only with training='rows'; leave epochs at 2"),
+        ({"batch": 64}, "batch is 64, but it counts only"),
+        ({"learning_rate": 0.1}, "learning_rate is 0.1, but it counts only"),
+        ({"weight_decay": 0.1}, "weight_decay is 0.1, but it counts only"),
+        ({"steps": None}, "steps is None, but it counts only"),
+        ({"network": "lmn", "derivative": "elu"}, "derivative is 'elu', but the network 'lmn' does not use it"),
+        ({"network": "minmax", "steps": 9, **ON_ROWS}, "steps is 9, but the network 'minmax' does not use it"),
+        ({"steps": None, "quadrature": "lean", **ON_ROWS}, "it needs a number of steps"),
         ({"scale": "yes"}, "scale is 'yes'; it must be True or False"),
         ({"field_aware": None}, "field_aware is None; it must be True or False"),
         ({"seed": 0.5}, "seed is 0.5; it must be a whole number"),
@@ -185,3 +199,14 @@ def test_rows_are_needed_for_training_on_rows(log):
         MCNet.paper("field").fit_sketch(mcnet.Sketch.from_rows(log.score, log.label))
     with pytest.raises(InputError, match="it must be 'none' or 'field'"):
         MCNet.paper("both")
+
+
+def test_the_presets_are_cloned_changed_and_fitted_on_a_sketch(log):
+    from sklearn.base import clone
+
+    copy = clone(MCNet.paper("field", epochs=3))
+    assert copy.get_params() == MCNet.paper("field", epochs=3).get_params()
+    other = MCNet.paper("none", training="sketch", bins=2, hidden=(4,), embedding=2)
+    with pytest.raises(InputError, match="epochs is 3, but"):
+        copy.set_params(training="sketch").fit(log.score, log.label)
+    assert np.isfinite(other.fit(log.score, log.label).predict([0.1])).all()

@@ -10,7 +10,7 @@ this file is about:
 
 A fourth kind is one class, here or in a file of your own, derived from `MonotoneNetwork`, and one line in `NETWORKS`
 (docs/mcnet-in-training.md has an example): its constructor makes the weights of all bins, `slope` returns a positive
-number, and `value`, if it has one, the function whose slope that is.
+number, and `value`, if it has one, the function whose slope that is; `uses` says which settings of `MCNet` it needs.
 Bins, contexts, training on a sketch and on rows, compiled curves and saved states then work as for the others; the
 tests in `tests/networks/test_kinds.py` run over every kind of the table.
 """
@@ -81,6 +81,8 @@ class MonotoneNetwork(nn.Module):
 
     has_value = False
     """Whether `value` is there; without it MCNet integrates the slope."""
+    uses: tuple[str, ...] = ()
+    """The settings in `OF_SOME_KINDS` that count; `steps` and `quadrature` count for every kind without `value`."""
 
     def __init__(self, shape: "BankShape", bins: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -101,6 +103,8 @@ class MonotoneNetwork(nn.Module):
 
 class PositiveNetwork(MonotoneNetwork):
     """The derivative of an unconstrained monotone network (UMNN): any network, made positive by its last step."""
+
+    uses = ("derivative",)
 
     def __init__(self, shape: "BankShape", bins: int, width: int, generator: torch.Generator) -> None:
         super().__init__(shape, bins, width, generator)
@@ -243,9 +247,23 @@ class MinMaxNetwork(MonotoneNetwork):
         return lines.reshape(*lines.shape[:-1], self.groups, -1)
 
 
+OF_SOME_KINDS = ("derivative", "steps", "quadrature")
+"""The settings of `MCNet` that not every kind uses."""
+
 NETWORKS: dict[str, type[MonotoneNetwork]] = {
     "umnn": PositiveNetwork,
     "lmn": LipschitzNetwork,
     "minmax": MinMaxNetwork,
 }
 """The kinds by the name that `MCNet(network=…)` takes."""
+
+
+def unused_settings(network: str) -> tuple[str, ...]:
+    """Return the settings that a kind of network does not use.
+
+    >>> unused_settings("umnn"), unused_settings("lmn")
+    ((), ('derivative', 'steps', 'quadrature'))
+    """
+    kind = NETWORKS[network]
+    uses = kind.uses if kind.has_value else (*kind.uses, "steps", "quadrature")
+    return tuple(name for name in OF_SOME_KINDS if name not in uses)

@@ -20,6 +20,8 @@ from mcnet.networks.training_points import (
     check_rate,
     check_seed,
     check_switch,
+    check_unused,
+    check_used_by_kind,
     check_widths,
 )
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution
@@ -102,6 +104,9 @@ def warn_of_literal_fit(fitted: "BankFit", rows: FitRows, codes: Any) -> None:
 
 # MCNet as published: monotone calibration with context, one network per score bin (WWW 2025).
 
+_FOR_ROWS = ("epochs", "batch", "learning_rate", "weight_decay", "steps", "quadrature")
+"""The settings that count only in a training on rows."""
+
 _PAPER_RATE = {"none": 1e-5, "field": 1e-4}
 
 
@@ -126,15 +131,15 @@ class MCNet(NetworkCalibrator):
     warm_start : continue from the previous fit of this object; new field values are allowed.
     network : the kind of monotone network (`mcnet.networks.kinds`): "umnn", the integral of a positive network (the
         paper); "lmn", a Lipschitz monotonic network, or "minmax", a smooth min-max network, both without an integral.
-    hidden, embedding, share_embedding, derivative, scale, space, lower : the shape of the networks; scale=False leaves
-        out exp(r), as the printed formula does.
+    hidden, embedding, share_embedding, derivative, scale, space, lower : the shape of the networks; `derivative` is for
+        "umnn"; scale=False leaves out exp(r), as the printed formula does.
     activation : "silu", "tanh" or "relu"; None is silu on a sketch and relu on rows, as UMNN has it.
-    start : where training starts: "identity", "random" (weights at random, constants 0) or "torch" (weights and
-        constants as torch's layers have them). The paper does not say.
+    start : where training starts: "identity", "random" (weights at random; constants 0, but for "lmn" and "minmax"
+        at random too) or "torch" (weights and constants as torch's layers have them). The paper does not say.
     training : "sketch", full batch on cells, or "rows", mini-batches of rows as in the paper.
-    epochs, batch, learning_rate, weight_decay : (training on rows) the schedule.
-    steps : (training on rows) the quadrature steps T for every row; None lets the rows of a bin share their nodes,
-        which is the same training in a fiftieth of the time or less.
+    epochs, batch, learning_rate, weight_decay : (training on rows) the schedule; refused on a sketch, as the next two.
+    steps : (training on rows, networks with an integral) the quadrature steps T for every row; None lets the rows of a
+        bin share their nodes, which is the same training in a fiftieth of the time or less.
     quadrature : (training on rows, with steps) "plain" differentiates the integral, "lean" integrates the gradient
         (Algorithm 2 of the paper), in memory that does not grow with `steps`.
     seed, device : of the training; device is "cpu" or "cuda".
@@ -236,8 +241,9 @@ class MCNet(NetworkCalibrator):
             "space": "probability",
             "lower": "zero",
             "training": "rows",
-            "learning_rate": _PAPER_RATE[variant],
         }
+        if changes.get("training", "rows") == "rows":
+            settings["learning_rate"] = _PAPER_RATE[variant]
         return cls(**(settings | changes))
 
     @property
@@ -337,10 +343,13 @@ class MCNet(NetworkCalibrator):
                 "scale=False leaves out the scale of each bin, which training on a sketch solves for; "
                 "use training='rows', or leave scale=True"
             )
-        if self.quadrature == "lean" and (self.training == "sketch" or self.steps is None):
+        if self.training == "sketch":
+            check_unused(MCNet, vars(self), _FOR_ROWS, "it counts only with training='rows'")
+        check_used_by_kind(MCNet, vars(self))
+        if self.quadrature == "lean" and self.steps is None:
             raise InputError(
-                "quadrature='lean' integrates the gradient of each row's own integral; it needs training='rows' and a "
-                "number of steps, as the rows of a bin share their nodes otherwise"
+                "quadrature='lean' integrates the gradient of each row's own integral; it needs a number of steps, as "
+                "the rows of a bin share their nodes otherwise"
             )
 
     def _train(self, sketch: Sketch, earlier: Any) -> TrainedFunction:

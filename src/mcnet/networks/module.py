@@ -16,6 +16,7 @@ from mcnet.calibrators.parameters import check_count
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.networks.bank import BankConfig, BankFit, place_bins
+from mcnet.networks.kinds import unused_settings
 from mcnet.networks.monotone import BankShape, MonotoneBank, Positive
 from mcnet.networks.objective import Penalties, balance_loss, log_loss_in, order_loss
 from mcnet.networks.optimise import Descent
@@ -24,6 +25,7 @@ from mcnet.networks.training_points import (
     check_rate,
     check_seed,
     check_switch,
+    check_used_by_kind,
     check_widths,
     compiled_curves,
 )
@@ -155,7 +157,8 @@ class MonotonicCalibration(nn.Module):
     bins : the number of networks K; fewer if there are fewer distinct scores.
     score_type : "probability" or "logit": what `scores`, and the scores given to `forward`, are.
     space : "logit" (functions of logits, then a sigmoid) or "probability" (the paper).
-    network : the kind of monotone network, "umnn" (the paper), "lmn" or "minmax", as in `MCNet`.
+    network : the kind of monotone network, "umnn" (the paper), "lmn" or "minmax", as in `MCNet`. The last two have no
+        integral and refuse `quadrature`, `steps` and `derivative`.
     start : "identity", "random" or "torch": the function before training, as in `MCNet`.
     quadrature : "plain" differentiates the integral by autograd; "lean" integrates the gradient (Algorithm 2 of the
         paper), in memory that does not grow with `steps`.
@@ -203,6 +206,10 @@ class MonotonicCalibration(nn.Module):
             check_count(name, count)
         check_switch("share_embedding", share_embedding)
         check_switch("scale", scale)
+        if direct is not None:
+            check_switch("direct", direct)
+        kind = {"network": network, "derivative": derivative, "steps": steps, "quadrature": quadrature}
+        check_used_by_kind(MonotonicCalibration, kind)
         check_widths("hidden", hidden)
         check_rate("alpha_balance", alpha_balance)
         check_rate("beta_order", 0.0 if beta_order is None else beta_order)
@@ -266,6 +273,7 @@ class MonotonicCalibration(nn.Module):
             raise InputError(f"the variant is {variant!r}; it must be 'none' or 'field'")
         if variant == "none" and sizes is not None:
             raise InputError("MCNet-None sees no field; leave sizes out, or take 'field'")
+        check_choices(network=changes.get("network", "umnn"))
         from mcnet.networks.bank import paper_config
 
         shape = paper_config(field=variant == "field")[0].shape
@@ -276,8 +284,9 @@ class MonotonicCalibration(nn.Module):
             "standardise": shape.standardise,
             "direct": shape.direct,
             "beta_order": 1.0,
-            "steps": 50,
         }
+        if "steps" not in unused_settings(changes.get("network", "umnn")):
+            settings["steps"] = 50
         module = cls(scores, () if variant == "none" else sizes, **(settings | changes))
         if variant == "field" and not module.sizes:
             raise InputError("MCNet-Field needs the number of values of its field; give sizes, or take 'none'")

@@ -1,5 +1,6 @@
 """What calibrators give networks and take back: settings, points of a sketch, features of rows, compiled curves."""
 
+import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -54,6 +55,22 @@ def check_switch(name: str, value: Any) -> None:
     """Raise unless a setting is True or False."""
     if not isinstance(value, bool):
         raise InputError(f"{name} is {value!r}; it must be True or False")
+
+
+def check_unused(made: Callable[..., Any], given: Mapping[str, Any], unused: Collection[str], why: str) -> None:
+    """Raise if a setting that does not count has another value than the default of the constructor."""
+    known = inspect.signature(made).parameters
+    for name in unused:
+        if given[name] != known[name].default:
+            raise InputError(f"{name} is {given[name]!r}, but {why}; leave {name} at {known[name].default!r}")
+
+
+def check_used_by_kind(made: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Raise if a setting that this kind of network does not use has another value than its default."""
+    from mcnet.networks.kinds import unused_settings
+
+    network = given["network"]
+    check_unused(made, given, unused_settings(network), f"the network {network!r} does not use it")
 
 
 def check_widths(name: str, widths: Any) -> None:
