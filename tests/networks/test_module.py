@@ -15,6 +15,7 @@ from mcnet.export.sql import export_sql
 from mcnet.networks import MonotonicCalibration
 from mcnet.networks.bank import fit_bank_on_rows, paper_config
 from mcnet.networks.objective import balance_loss
+from mcnet.networks.training import Rows
 
 SMALL = {"bins": 4, "hidden": (8, 8), "embedding": 4}
 
@@ -121,17 +122,34 @@ def test_the_balance_term_of_a_batch_is_over_all_values_as_in_training_on_rows()
     assert torch.isfinite(more)
 
 
-def test_with_several_fields_the_balance_term_counts_every_combination(log):
+def test_with_several_fields_the_balance_term_is_that_of_training_on_rows(log):
     score, value, label = rows(log, 200)
-    fields = torch.stack([value, value % 2], dim=1)
-    module = MonotonicCalibration(score, (4, 3), alpha_balance=1.0, beta_order=0.0, **SMALL).double()
-    plain = MonotonicCalibration(score, (4, 3), beta_order=0.0, **SMALL).double()
+    fields = torch.stack([value, value % 2 + (value == 3)], dim=1)  # 4 of 12 combinations
+    columns = {"a": fields[:, 0].numpy(), "b": fields[:, 1].numpy()}
+    sketch = mcnet.Sketch.from_rows(score.numpy(), label.numpy(), field=columns)
+    module = MonotonicCalibration(sketch, alpha_balance=1.0, beta_order=0.0, **SMALL).double()
+    plain = MonotonicCalibration(sketch, beta_order=0.0, **SMALL).double()
     with torch.no_grad():
         term = float(module.loss(score, fields, label) - plain.loss(score, fields, label))
-        p = module(score, fields).numpy()
-    differences = np.zeros(12)
-    np.add.at(differences, (fields[:, 0] * 3 + fields[:, 1]).numpy(), (p - label.numpy()) / 200)
-    assert term == pytest.approx(differences.std(), rel=1e-5)
+        p = module(score, fields)
+    trained = Rows.of(score.numpy(), label.numpy(), fields.numpy())
+    groups = int(trained.group.max()) + 1
+    assert groups == len(sketch.contexts) < 12
+    expected = float(balance_loss(p, trained.weight.double(), label.double(), trained.group, groups))
+    assert term == pytest.approx(expected, rel=1e-5)
+    # A combination that the sketch does not have is one more.
+    other = torch.tensor([[0, 1]] * 100 + [[0, 0]] * 100)
+    with torch.no_grad():
+        term = float(module.loss(score, other, label) - plain.loss(score, other, label))
+        excess = (module(score, other) - label).numpy() / 200
+    differences = [excess[:100].sum(), excess[100:].sum()] + [0.0] * (groups - 1)
+    assert term == pytest.approx(np.std(differences), rel=1e-5)
+
+
+def test_with_several_fields_the_balance_term_needs_the_contexts_of_a_sketch(log):
+    score = rows(log, 50)[0]
+    with pytest.raises(InputError, match="make the module from a sketch of the training rows"):
+        MonotonicCalibration(score, (4, 3), alpha_balance=1.0, **SMALL)
 
 
 @pytest.mark.parametrize("variant", ["none", "field"])

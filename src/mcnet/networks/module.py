@@ -164,7 +164,8 @@ class MonotonicCalibration(nn.Module):
         paper), in memory that does not grow with `steps`.
     steps : the Clenshaw–Curtis steps T of each integral.
     beta_order : the weight of the order regulariser; None takes 0.01 in logit space and 1 in probability space.
-    alpha_balance, balance : the weight of the field-balance regulariser and its norm, as in `MCNet`.
+    alpha_balance, balance : the weight of the field-balance regulariser and its norm, as in `MCNet`; with several
+        fields it needs a sketch, which knows the combinations that occur.
     hidden, embedding, share_embedding, derivative, activation, scale, lower : the shape of the networks.
     standardise : the units in which networks see scores: "none" (as they are: the paper), or standard deviations of all
         scores, "global", or of those in their "bin".
@@ -223,6 +224,11 @@ class MonotonicCalibration(nn.Module):
         self.sizes = _sizes(sizes)
         if alpha_balance > 0 and not self.sizes:
             raise InputError("alpha_balance > 0 compares field values; pass sizes=, or set alpha_balance=0")
+        if alpha_balance > 0 and len(self.sizes) > 1 and self.contexts is None:
+            raise InputError(
+                "with several fields alpha_balance > 0 compares the combinations that occur, which sizes do not tell; "
+                "make the module from a sketch of the training rows and leave sizes out, or set alpha_balance=0"
+            )
         self.score_type, self.quadrature, self.steps = score_type, quadrature, steps
         shape = BankShape(
             hidden=tuple(hidden),
@@ -315,8 +321,9 @@ class MonotonicCalibration(nn.Module):
         """Return the training loss of a batch: mean log-loss + β · order + α · balance.
 
         The order term sums over the values of the field or, with several fields, over the contexts of the batch. The
-        balance term compares all values (all contexts, with several fields): one without rows in the batch counts as
-        being in balance, as in the paper, where each is a sum over the rows.
+        balance term compares all values of the field or, with several fields, the contexts that the sketch of the
+        training rows has: one without rows in the batch counts as being in balance, as in the paper, where each is a
+        sum over the rows.
 
         Parameters
         ----------
@@ -340,8 +347,8 @@ class MonotonicCalibration(nn.Module):
         if penalties.balance > 0:
             chance = torch.sigmoid(values) if space == "logit" else values
             present, group = torch.unique(codes, dim=0, return_inverse=True)
-            unseen = (present >= torch.tensor(self.sizes, device=codes.device)).any(dim=1).sum()
-            groups = self._known_contexts() + int(unseen)
+            # A context that the training rows do not have is one more.
+            groups = len(torch.unique(torch.cat([self._known_contexts(codes), present]), dim=0))
             total = total + penalties.balance * balance_loss(
                 chance, mass, positives, group, groups, penalties.normalise
             )
@@ -405,9 +412,11 @@ class MonotonicCalibration(nn.Module):
         area = bank.area(lower, upper, context, self.steps, lean)
         return lower.to(bias.dtype) + bias[..., 0] + bias[..., 1].exp() * area
 
-    def _known_contexts(self) -> int:
-        """Return how many contexts there are: those of the sketch, or every combination of values."""
-        return len(self.contexts) if self.contexts is not None else prod(self.sizes)
+    def _known_contexts(self, codes: Tensor) -> Tensor:
+        """Return the codes of the contexts of the training rows: those of the sketch, or all values of one field."""
+        if self.contexts is not None:
+            return torch.as_tensor(self.contexts.table, dtype=codes.dtype, device=codes.device)
+        return torch.arange(self.sizes[0], device=codes.device)[:, None]
 
     def _all_contexts(self, codes: Tensor) -> Tensor:
         if len(self.sizes) == 1:
