@@ -323,6 +323,11 @@ class TestContexts:
         bare, _ = Contexts.of(field_columns(["NL", "FR"]), 2)
         assert bare.lookup(field_columns(pd.Series(["NL"], name="land"))).tolist() == [1]
 
+    def test_a_table_with_more_columns_than_fields_is_told_which_are_too_many(self):
+        contexts, _ = self.of(land=["NL", "FR"])
+        with pytest.raises(mcnet.InputError, match=r"no fields of the fit \(score, device\); give only land"):
+            contexts.lookup(field_columns({"score": [0.1], "land": ["FR"], "device": [1]}))
+
 
 def test_a_field_shorter_than_the_scores_is_refused_by_name():
     with pytest.raises(mcnet.InputError, match="field land has 1"):
@@ -389,3 +394,18 @@ def test_a_lazy_table_as_a_field_is_refused():
         mcnet.Sketch.from_rows(pl.LazyFrame({"x": [1]}), [1])
     with pytest.raises(InputError, match="field is an expression of Polars, which has no values yet; collect it"):
         field_columns(pl.col("x"))
+
+
+def test_a_column_of_a_log_that_is_called_field_has_a_name(tmp_path):
+    score, label, field = [0.1, 0.2, 0.3, 0.4] * 20, [0, 1, 1, 0] * 20, ["NL", "FR"] * 40
+    log = pd.DataFrame({"score": score, "label": label, "field": field})
+    fitted = mcnet.BayesMCNet(bins=2).fit_sketch(mcnet.scan(log, score="score", label="label", field="field"))
+    fitted.save(tmp_path / "model.json")
+    bare = mcnet.BayesMCNet(bins=2).fit(score, label, field=np.array(field)).model_
+    country = pd.Series(field, name="country")
+    for model in (fitted, mcnet.load(tmp_path / "model.json")):
+        for other in ({"country": field}, country):
+            with pytest.raises(mcnet.InputError, match="fields given: country; needed: field"):
+                model.predict(score, field=other)
+        for same in ({"field": field}, np.array(field), country.rename("field"), country.rename(None)):
+            np.testing.assert_array_equal(model.predict(score, field=same), bare.predict(score, field=country))

@@ -23,7 +23,7 @@ from mcnet.model.bands import Bands, Uncertainty, check_level
 from mcnet.model.small_batches import SmallBatches
 from mcnet.rows.columns import as_array, as_floats, check_lengths, scores_column, warn_of_other_order
 from mcnet.rows.contexts import ANY, Contexts, distinct_contexts
-from mcnet.rows.fields import FieldColumn
+from mcnet.rows.fields import UNNAMED, FieldColumn
 
 if TYPE_CHECKING:
     from mcnet.sketch.sketch import Sketch
@@ -121,7 +121,7 @@ class CalibrationModel:
     uncertainty: Uncertainty | None = None
     """How sure the fit is of its curves, if it knows: what `interval` needs."""
     provenance: dict[str, Any] = field(default_factory=dict)
-    """The history of the fit, for people: nothing that is served depends on it."""
+    """The history of the fit, for people: no probability depends on it."""
     evaluation: Evaluation = "curves"
     """Whether contexts without a curve of their own are sums of parts, or what models of schema 2 make of them."""
 
@@ -134,6 +134,9 @@ class CalibrationModel:
             problem = "they are to be summed up over fields, which needs a family of curves and several fields"
         if problem is not None:
             raise InputError(f"the curves of this model are not valid: {problem}")
+        columns = self.provenance.get("columns")
+        if self.fields == (UNNAMED,) and isinstance(columns, dict) and "score" in columns:
+            object.__setattr__(self, "contexts", replace(self.contexts, from_log=True))
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -149,6 +149,8 @@ class Contexts:
     table: NDArray[np.int32]
     edges: Mapping[str, Edges] = field(default_factory=dict)
     """Of fields that are numbers cut into bins: where they are cut."""
+    from_log: bool = False
+    """Whether the names are those of columns of a log; a column in memory may have none, and is called UNNAMED."""
 
     def __len__(self) -> int:
         return len(self.table)
@@ -338,10 +340,15 @@ class Contexts:
         A field without known values may be missing.
         """
         given = {column.name: column for column in columns}
-        if len(columns) == len(self.names) == 1 and UNNAMED in (columns[0].name, self.names[0]):
+        own = () if self.from_log else self.names
+        if len(columns) == len(self.names) == 1 and UNNAMED in (columns[0].name, *own):
             return [columns[0]]  # where one of the two has no name, they can only mean each other
         if not set(self.needed) <= set(given) <= set(self.names):
             wanted = ", ".join(self.needed) or "no field"
+            surplus = [name for name in given if name not in self.names]
+            if set(self.needed) <= set(given):
+                more = f"{', '.join(surplus[:3])}{' …' if len(surplus) > 3 else ''}"
+                raise InputError(f"field has columns that are no fields of the fit ({more}); give only {wanted}")
             raise InputError(f"fields given: {', '.join(given) or 'none'}; needed: {wanted}")
         for name, edges in self.edges.items():
             if name in given:
