@@ -530,3 +530,14 @@ def test_nothing_is_published_after_a_suspect_period_alone(add_days, registry):
 def test_a_table_is_told_where_it_belongs(registry):
     with pytest.raises(InputError, match="named by their files, not given as DataFrame; write the rows to a file, or"):
         mcnet.update(registry, day_rows(1), score="pctr", label="click", time="ts", every="1d")
+
+
+def test_a_published_model_knows_the_columns_of_its_logs(tmp_path):
+    store = tmp_path / "ads.db"
+    for day in range(1, 5):
+        log = tmp_path / f"{day}.parquet"
+        day_rows(day).with_columns(ts=pl.lit(day_name(day))).write_parquet(log)
+        done = mcnet.update(store, log, score="pctr", label="click", field="country", time="ts", every="1d")
+    assert done.outcome == "published"
+    columns = mcnet.Registry(store).load().provenance["columns"]
+    assert columns == {"score": "pctr", "label": "click", "score_type": "probability", "negatives_kept": 1.0}

@@ -183,12 +183,14 @@ class Learnt:
         later = self.judged[digests.index(digest) + 1 :] if digest in digests else []
         return bool(later) and all(one.suspect for one in later)
 
-    def model(self, first: str) -> CalibrationModel:
-        """Return the model for the coming period; it tells what it was fitted on."""
+    def model(self, first: str, columns: Mapping[str, Any]) -> CalibrationModel:
+        """Return the model for the coming period; it tells what it was fitted on, and which columns logs have."""
         made = self.learner.model()
         last, number = self.learner.clock.last, self.learner.clock.ticks
         history = {"fitted_periods": {"first": first, "last": last, "number": number}, "journal_digest": self.digest}
         made.provenance.update(history)
+        if columns:
+            made.provenance["columns"] = dict(columns)
         return made
 
 

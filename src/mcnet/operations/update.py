@@ -425,7 +425,8 @@ class _Run:
         elif before is not None and not self.force and learnt.only_suspects_since(before.rows_digest):
             why = f"every period since version {before.name} is suspect and was not learnt"
         else:
-            candidate = learnt.model(self.journal.periods[0])
+            read_as = self.store.require_head(self.state.head).columns
+            candidate = learnt.model(self.journal.periods[0], read_as)
             verdict = self._judged(candidate, promoted, learnt, load)
         watched = watch(
             self.journal,

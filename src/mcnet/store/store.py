@@ -61,6 +61,13 @@ class Head:
         return float(self.settings.get("key_days", KEY_DAYS))
 
     @property
+    def columns(self) -> dict[str, Any]:
+        """Which columns the logs have, and how they are read, as the history of a model says it; empty if unknown."""
+        names = ("score", "label", "weight", "score_type", "negatives_kept")
+        known = {name: self.settings[name] for name in names if self.settings.get(name) is not None}
+        return known if "score" in known else {}
+
+    @property
     def value(self) -> float | None:
         """What every positive is worth, if that is one number."""
         value = self.settings.get("value")
