@@ -94,13 +94,14 @@ def diff(old: Any, new: Any, sketch: Sketch | None = None) -> ModelDifference:
         raise InputError(f"the old model takes {old.score_type}s and the new one {new.score_type}s as scores")
     result = _on_a_grid(old, new) if sketch is None else _on_rows(old, new, sketch)
     table, order = _by_context(result)
+    alike = set(old.fields) == set(new.fields)  # contexts of other fields have no counterpart to be missing
     return ModelDifference(
         "scores" if sketch is None else "rows",
         float(result.weight @ result.after / (result.weight @ result.before) - 1.0),
         float(np.abs(result.after / result.before - 1.0)[result.weight > 0.0].max()),
         table,
-        _only_in(old.contexts, new.contexts),
-        _only_in(new.contexts, old.contexts),
+        _only_in(old.contexts, new.contexts) if alike else (),
+        _only_in(new.contexts, old.contexts) if alike else (),
         _by_score(result),
         result.contexts,
         order,

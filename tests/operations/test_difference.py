@@ -67,3 +67,12 @@ def test_the_bands_of_the_score_have_equal_weight_and_add_up_to_the_whole():
     assert (bands["score_low"][1:] >= bands["score_high"][:-1]).all()
     moved = (bands["weight"] * bands["new_rate"]).sum() / (bands["weight"] * bands["old_rate"]).sum() - 1.0
     assert moved == pytest.approx(found.shift, rel=1e-9)
+
+
+def test_contexts_of_other_fields_are_not_missing():
+    rng = np.random.default_rng(6)
+    score, label = rng.uniform(0.05, 0.5, 4000), rng.integers(0, 2, 4000)
+    fields = {"country": rng.choice(["NL", "FR"], 4000), "device": rng.choice(["tv", "phone"], 4000)}
+    both = PlattField().fit(score, label, field=fields).model_
+    found = diff(fitted(1), both, Sketch.from_rows(score, label, field=fields))
+    assert (found.only_old, found.only_new) == ((), ())
