@@ -4,6 +4,7 @@ Every candidate is judged with a fast additive model on top of the score: an off
 per pair of values with the fields chosen before, each shrunk by a variance that is learnt and may be zero.
 """
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -25,7 +26,7 @@ from mcnet.rows.fields import CLOCK, FieldColumn, is_table
 from mcnet.rows.locations import read_options
 from mcnet.rows.logs import batches, expand_paths, open_log, require_columns, source_name
 from mcnet.rows.periods import timestamps_of
-from mcnet.rows.spec import RowSpec
+from mcnet.rows.spec import RowSpec, field_names
 
 MOST_ROWS = 2_000_000
 """Of a longer log a sample of so many rows is searched."""
@@ -344,7 +345,7 @@ class FieldSearch:
         for name, why in self.left_out.items():
             reasons.setdefault(why, []).append(name)
         left = [f"left out: {', '.join(names)} ({why})" for why, names in reasons.items()]
-        chosen = " ".join(f"--field {name}" for name in self.fields) or "no field"
+        chosen = " ".join(f"--field {shlex.quote(name)}" for name in self.fields) or "no field"
         return "\n".join(
             [
                 aligned(lines),
@@ -364,7 +365,7 @@ def find_fields(
     label: str,
     weight: str | None = None,
     time: str | None = None,
-    exclude: Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
 ) -> FieldSearch:
@@ -396,7 +397,7 @@ def search(
     rows: Any,
     spec: RowSpec,
     *,
-    exclude: Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     time: str | None = None,
     progress: Callable[[str], Any] | None = None,
 ) -> FieldSearch:
@@ -425,6 +426,7 @@ def search(
     if not 0.0 < float(np.sum(w * y)) < float(np.sum(w)):
         raise InputError("all rows are of one class, so that no field can gain anything; give positives and negatives")
     score = scores_column(table[str(spec.score)], score_type=spec.score_type, name=str(spec.score))
+    exclude = field_names(exclude)
     never = [*needed, *spec.every, *exclude]
     unknown = [name for name in exclude if name not in table.columns]
     if unknown:

@@ -117,6 +117,17 @@ def test_a_model_is_judged_and_its_fields_are_told_apart():
     assert "device changed since the fit: fit the model again" in str(again)
 
 
+def test_the_advice_names_the_fields_of_the_model_and_the_first_column_alone():
+    table = rows(off={"tablet": 0.6}).drop("ts").with_columns(again=pl.col("device"), part=pl.col("noise").str.head(1))
+    sketch = mcnet.scan(table, score="score", label="label", field="part")
+    model = mcnet.OffsetField().fit_sketch(sketch).model_
+    found = mcnet.slices(table, score="score", label="label", model=model, exclude="noise")
+    assert sorted(found.advised) == ["again", "device"]
+    first, other = found.advised
+    text = f"the first of {first}, {other} that is known at serving, and test again before you take another: "
+    assert str(found).endswith(f"{text}--field part --field {first}")
+
+
 def test_a_model_of_derived_fields_is_judged_from_any_file(tmp_path):
     table = rows(4000, off={"tv": 0.6})
     table.write_csv(tmp_path / "log.csv")

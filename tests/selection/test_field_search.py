@@ -247,3 +247,16 @@ def test_infinite_numbers_are_left_out_with_the_missing_ones_as_in_a_sketch(rows
     whole = some.filter(pl.col("p").is_finite())
     names = {"score": "p", "label": "y", "fields": "auto"}
     assert mcnet.scan(some, **names, drop_missing=True).contexts.names == mcnet.scan(whole, **names).contexts.names
+
+
+def test_a_bare_string_excludes_one_column_and_names_are_quoted_for_the_shell():
+    rng = np.random.default_rng(3)
+    kind = rng.choice(["a", "b"], 20_000)
+    score = np.full(20_000, 0.3)
+    label = rng.random(20_000) < np.where(kind == "a", 0.1, 0.5)
+    frame = pl.DataFrame({"p": score, "y": label, "the kind": kind, "bid": kind})
+    found = mcnet.find_fields(frame, score="p", label="y", exclude="bid")
+    assert found.fields == ("the kind",)
+    assert "--field 'the kind'" in str(found)
+    with pytest.raises(mcnet.InputError, match="'bids' is to be excluded and is no column"):
+        mcnet.find_fields(frame, score="p", label="y", exclude="bids")

@@ -20,7 +20,7 @@ from mcnet.model.model import CalibrationModel
 from mcnet.rows.candidates import candidate_fields, sample_rows
 from mcnet.rows.locations import read_options
 from mcnet.rows.logs import unchanged_files
-from mcnet.rows.spec import RowSpec
+from mcnet.rows.spec import RowSpec, field_names
 
 _MOST_VALUES = 1_000
 """Of a column with more values, the most frequent ones are slices of their own."""
@@ -130,6 +130,7 @@ class Slices:
     rows : the weight of all rows.
     left_out : columns that are no slices, and why.
     cut : columns with so many values that only the most frequent ones are slices of their own, and how many these are.
+    fields : the fields of the model.
     """
 
     worst: tuple[Slice, ...]
@@ -141,6 +142,7 @@ class Slices:
     rows: float
     left_out: Mapping[str, str]
     cut: Mapping[str, int]
+    fields: tuple[str, ...] = ()
 
     @property
     def advised(self) -> list[str]:
@@ -214,9 +216,11 @@ class Slices:
         again = f"; {', '.join(known)} changed since the fit: fit the model again" if known else ""
         if not self.advised:
             return f"no further column would help as a field{again}"
+        # The next ones may tell the same as the first.
         few = self.advised[:_SHOWN_LINES]
-        options = " ".join(f"--field {shlex.quote(name)}" for name in few)
-        return f"give these columns to --field, the first ones first, if they are known at serving: {options}{again}"
+        options = " ".join(f"--field {shlex.quote(name)}" for name in (*self.fields, few[0]))
+        listed = f"the first of {', '.join(few)} that is known at serving" if len(few) > 1 else "one field more"
+        return f"fit with {listed}, and test again before you take another: {options}{again}"
 
 
 def slices(
@@ -226,7 +230,7 @@ def slices(
     label: str,
     model: CalibrationModel | None = None,
     weight: str | None = None,
-    exclude: Collection[str] = (),
+    exclude: str | Sequence[str] = (),
     score_type: ScoreType | None = None,
     negatives_kept: float = 1.0,
 ) -> Slices:
@@ -263,7 +267,7 @@ def find_slices(
     rows: Any,
     spec: RowSpec,
     model: CalibrationModel | None = None,
-    exclude: Collection[str] = (),
+    exclude: str | Sequence[str] = (),
     *,
     type_given: bool = True,
     progress: Callable[[int], Any] | None = None,
@@ -279,6 +283,7 @@ def find_slices(
     """
     spec.check()
     table = LogRows(rows, spec, model)
+    exclude = field_names(exclude)
     for name in exclude:
         if name not in table.names:
             raise InputError(f"there is no column {name!r} to leave out; there are {', '.join(table.names)}")
@@ -321,6 +326,7 @@ def _result(columns: Sequence[SliceSums], left_out: Mapping[str, str], fields: C
         float(columns[0].cells.weight.sum()),
         left_out,
         {column.candidate.name: len(column.index) for column in columns if column.is_cut},
+        tuple(fields),
     )
 
 

@@ -30,7 +30,7 @@ def field_names(given: str | Sequence[str] | None) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given or ())
 
 
-def check_search(fields: Any, named: Sequence[str], exclude: Sequence[str] | None) -> None:
+def check_search(fields: Any, named: Sequence[str], exclude: str | Sequence[str] | None) -> None:
     """Refuse what `fields` does not take, fields that are named as well, and `exclude` without a search."""
     if fields is None and exclude:
         raise InputError(
