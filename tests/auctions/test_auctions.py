@@ -345,6 +345,7 @@ def test_the_command_replays_scores_models_and_methods(log, tmp_path, capsys):
         (["--price", "price", "--value", "1", "--value-per-positive", "worth"], "both given"),
         (["--price", "price", "--value", "1", "--method", "platt"], "--fit-on"),
         (["--price", "price", "--value", "1e9"], "above every price"),
+        (["--price", "label", "--value", "1"], "the column 'label' is given as label and as price; give each its own"),
     ],
 )
 def test_the_command_says_what_is_lacking(log, tmp_path, capsys, words, problem):

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 SCORES = "scores"
 """What the scores themselves are called beside the models."""
 
+_AS_TEXT = ("time", "block")
+"""Columns that are read as text, and may be fields as well; each of the others has one role."""
+
 
 def value(
     context: typer.Context,
@@ -39,7 +42,9 @@ def value(
         "Bid with this method, fitted on --fit-on, too; may be repeated.",
         autocompletion=options.complete_methods,
     ),
-    fit_on: list[str] | None = options.option("LOG", "With --method: the rows to fit on, of other auctions."),
+    fit_on: list[str] | None = options.option(
+        "LOG", "With --method: the rows to fit on, of other auctions; --where applies."
+    ),
     price_per: float | None = options.option("N", "A price is for this many rows, such as 1000; 1 if not given."),
     auction: str = options.option("KIND", "second: pay the market price; first: pay the bid.", "second"),
     budget: float | None = options.option("N", "What may be spent in all, or per period of --time."),
@@ -108,6 +113,18 @@ def value(
     block_rows = int(block) if block is not None and block.isdecimal() else None
     wanted = {"price": price, "value": worth if number is None else None, "truth": truth, "time": time}
     wanted |= {"block": block if block_rows is None else None, "per_positive": value_per_positive, "weight": weight}
+    roles = {
+        "score": spec.score,
+        "label": spec.label,
+        **{r: name for r, name in wanted.items() if name is not None and r not in _AS_TEXT},
+    }
+    used: dict[str, str] = {}
+    for role, column in roles.items():
+        if column in used:
+            raise InputError(
+                f"the column {column!r} is given as {used[column]} and as {role}; give each its own column"
+            )
+        used[column] = role
     fields = list(dict.fromkeys([*(field or []), *(f for m in loaded.values() for f in m.needed_fields)]))
     rows = _read(printer, source, spec, {role: name for role, name in wanted.items() if name is not None}, fields)
     scores = rows[spec.score].to_numpy()
@@ -118,7 +135,7 @@ def value(
         if each.provenance.get("rows") == len(rows) and each.provenance.get("positives") == rows[spec.label].sum():
             warn(
                 f"{name} was fitted on as many rows with as many positives as this log has: if they are the same, the "
-                "replay flatters it; replay rows of other auctions"
+                "replay flatters it; replay rows of other auctions, in a file of their own (--where is for both)"
             )
     periods = None if time is None else cut_to_periods(rows[time], every or "1d")
     edges = read_options().edges  # those of the models
@@ -191,8 +208,8 @@ def _read(printer: Printer, source: Any, spec: Any, wanted: dict[str, str], fiel
     from mcnet.rows.logs import batches, open_log, source_name, unchanged_files
 
     fields = list(dict.fromkeys(map(source_column, fields)))
-    texts = [*fields, *(wanted[role] for role in ("time", "block") if role in wanted)]
-    figures = [spec.score, spec.label, *(wanted[role] for role in wanted if role not in ("time", "block"))]
+    texts = [*fields, *(wanted[role] for role in _AS_TEXT if role in wanted)]
+    figures = [spec.score, spec.label, *(wanted[role] for role in wanted if role not in _AS_TEXT)]
     columns = list(dict.fromkeys([*figures, *texts]))
     with unchanged_files(source.paths), printer.progress("reading") as advance:
         frame = open_log(
