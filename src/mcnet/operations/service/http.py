@@ -123,6 +123,9 @@ def _plain(detail: str) -> str:
     unknown = _UNKNOWN.fullmatch(detail)
     if unknown is not None:
         name = unknown[1][:80]
+        meant = name.rstrip("s")
+        if meant in ("score", "field", "weight", "label"):
+            return f"unknown field `{name}`; did you mean `{meant}`?" if name != meant else f"unknown field `{name}`"
         return f'unknown field `{name}`; the column of a field of the model belongs under "field": {{"{name}": [...]}}'
     expected = _EXPECTED.fullmatch(detail)
     if expected is None:
