@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import mcnet as library
+from mcnet._shared.messages import count
 from mcnet.cli.run import DISK_FULL
 from mcnet.sketch import scan as scan_module
 from mcnet.sketch.sketch import Sketch
@@ -133,6 +134,9 @@ def test_fit_of_a_journal_chooses_periods_and_remembers_them(mcnet, words, folde
     chosen = ("--since", "2026-11-15T21", "--until", "2026-11-16", "--half-life", "2")
     done = mcnet("fit", folder, "--method", "platt-field", *chosen, "-o", out)
     assert done.code == 0, done.err
+    weight = Journal(folder).sketch("2026-11-15T21", "2026-11-16", half_life=2.0).total_weight
+    assert f" rows, weight {count(weight)}, " in done.err
+    assert "positives by weight →" in done.err
     told = library.load(out).provenance["fitted_periods"]
     assert told == {"first": "2026-11-15T21:00", "last": "2026-11-16", "number": 4}
     expected = library.PlattField().fit_sketch(Journal(folder).sketch("2026-11-15T21", "2026-11-16", half_life=2.0))

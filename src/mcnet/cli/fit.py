@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mcnet._shared.files import whole_file
-from mcnet._shared.messages import counted, figure
+from mcnet._shared.messages import count, counted, figure
 from mcnet.cli import options
 from mcnet.cli.run import Printer, plain_interrupts, table
 from mcnet.cli.sources import (
@@ -86,7 +86,9 @@ def fit(
     if parts is not None:
         model = remember_periods(model, list(parts))
     model.save(output)
-    printer.note(f"{counted(sketch.rows, 'row')}, {counted(sketch.total_positives, 'positive')} → {model} → {output}")
+    weight = "" if sketch.total_weight == sketch.rows else f", weight {count(sketch.total_weight)}"
+    positives = f"{counted(sketch.total_positives, 'positive')}{' by weight' if weight else ''}"
+    printer.note(f"{counted(sketch.rows, 'row')}{weight}, {positives} → {model} → {output}")
     for name, number in model.provenance.get("pooled_values", {}).items():
         known = len(model.contexts.values[model.fields.index(name)])
         printer.note(f"{number:,} of {known:,} values of {name} have too few rows for their own curve: pooled")
