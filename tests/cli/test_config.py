@@ -119,3 +119,34 @@ def test_each_head_has_settings_of_its_own(mcnet, config):
     wrong = mcnet("fit", "log.parquet", "-o", "m.json", "--head", "days").err
     assert "unknown key 'fields'" in wrong
     assert "[heads.NAME]" in wrong
+
+
+def test_keys_at_the_top_are_for_every_command_that_reads_such_columns(mcnet, config, frame):
+    frame.with_columns(price=0.5, worth=1.0).write_parquet("log.parquet")
+    prices = ("--price", "price", "--value", "worth", "--price-per", "10")
+    for words in (("fields", "log.parquet"), ("slices", "log.parquet"), ("value", "log.parquet", *prices)):
+        done = mcnet(*words)
+        assert done.code == 0, done.err
+        assert "score, label" in done.err
+    assert mcnet("fit", "log.parquet", "-o", "model.json").code == 0
+    done = mcnet("diff", "model.json", "model.json", "--log", "log.parquet")
+    assert done.code == 0, done.err
+
+
+def test_fields_that_are_searched_take_the_place_of_those_of_the_file_and_the_other_way_round(mcnet, config):
+    done = mcnet("fit", "log.parquet", "--fields", "auto", "--method", "platt", "-o", "auto.json")
+    assert done.code == 0, done.err
+    assert "fields chosen" in done.err
+    assert "field, " not in done.err.splitlines()[0]
+    config.write_text('score = "pctr"\nlabel = "click"\n[fit]\nfields = "auto"\n')
+    done = mcnet("fit", "log.parquet", "--field", "day", "--method", "platt-field", "-o", "day.json")
+    assert done.code == 0, done.err
+    assert library.load("day.json").fields == ("day",)
+    done = mcnet("fit", "log.parquet", "--field", "day", "--fields", "auto", "-o", "no.json", "--no-config")
+    assert "give --fields auto or --field" in done.err
+
+
+def test_a_second_model_is_refused_where_one_is_judged(mcnet, config):
+    assert mcnet("fit", "log.parquet", "-o", "model.json").code == 0
+    done = mcnet("evaluate", "log.parquet", "--model", "model.json", "--model", "other.json")
+    assert (done.code, "--model was given twice" in done.err) == (2, True)

@@ -28,7 +28,10 @@ SHARED_KEYS = ("score", "label", "field", "weight", "negatives_kept", "logits")
 ALERT_KEYS = ("webhook", "webhook_secret_file", "field_values")
 """Where alerts are sent; these may stand at the top of the file, too."""
 
-COMMANDS = ("compare", "fit", "apply", "evaluate", "backtest", "sketch", "journal", "monitor", "update", "serve")
+COMMANDS = (
+    *("fit", "compare", "fields", "sketch", "apply", "evaluate", "slices", "value", "diff"),
+    *("update", "backtest", "monitor", "journal", "serve"),
+)
 """Commands that may have their own table in the file."""
 
 _READING_PART = {"journal": "add"}
@@ -118,7 +121,7 @@ def _of_head(file: Path, document: dict[str, Any], head: str | None) -> dict[str
 
 def printer_of(context: Any, json: bool, quiet: bool) -> Printer:
     """Return what prints for a command, and say which options the configuration file gave it."""
-    given = [name for name in context.params if from_config(context, name)]
+    given = [name for name, value in context.params.items() if value is not None and from_config(context, name)]
     printer = Printer(json, quiet, context.meta.get(_FILE) if given else None)
     if given:
         printer.note(f"{', '.join(name.replace('_', '-') for name in given)}: from {printer.config}")
@@ -261,6 +264,18 @@ def parse_settings(
 
 class _HelpCommand(TyperCommand):
     """A command whose help names arguments by their metavar alone: LOG... and not {LOG}... or LOG <list[str]>."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse; refuse two models where one is taken, and prefer what is typed of --field and --fields to the file."""
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        if sum(option.name == "model" and not option.multiple for option in order) > 1:
+            raise InputError("--model was given twice; give one model, and run the command once for each")
+        rest: list[str] = super().parse_args(ctx, args)
+        if ctx.params.get("field") and ctx.params.get("fields"):
+            filed = [name for name in ("field", "fields") if from_config(ctx, name)]
+            if len(filed) == 1:
+                ctx.params[filed[0]] = None
+        return rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line."""
