@@ -293,6 +293,7 @@ def test_shrunken_lines_are_the_posterior_mode_at_their_variances():
     np.testing.assert_allclose(lines.shared + lines.deviation, best.x[:2] + best.x[2:].reshape(number, 2), atol=2e-3)
 
 
+@pytest.mark.filterwarnings("ignore:.*check that they belong together")
 @given(st.integers(0, 2**32 - 1), st.floats(-4.0, 4.0), st.integers(2, 400))
 def test_offset_expects_as_many_positives_as_there_are_and_never_falls(seed, shift, number):
     rng = np.random.default_rng(seed)

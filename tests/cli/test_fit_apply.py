@@ -277,3 +277,17 @@ def test_columns_are_excluded_from_the_search_for_fields(mcnet, tmp_path):
     some = mcnet("fields", *given, "--where", "country = 1")
     assert some.code == 0, some.err
     assert "country (one value)" in some.out
+
+
+def test_scores_of_another_unit_than_in_the_fit_are_said(mcnet, log, model, frame, tmp_path):
+    other = tmp_path / "small.parquet"
+    frame.with_columns(pl.col("pctr") / 1000).write_parquet(other)
+    for command in (("apply", model, other, "-o", tmp_path / "o.parquet"), ("evaluate", other, "--model", model)):
+        done = mcnet(*command)
+        assert done.code == 0
+        assert done.err.count(", and was 0.127 in the fit") == 1
+        assert "check that it is the same score in the same unit" in done.err
+    frame.with_columns(pctr=pl.lit(0.99)).write_parquet(other)
+    done = mcnet("apply", model, other, "-o", tmp_path / "o.parquet", "--force")
+    assert "100 % of the rows have a pctr outside" in done.err
+    assert "same unit" not in mcnet("apply", model, log, "-o", tmp_path / "o.parquet", "--force").err

@@ -6,6 +6,8 @@ import mcnet
 from mcnet.errors import FileFormatError, InputError
 from mcnet.model.apply import NewColumn, apply_to_files
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*the range of the fit of the model")
+
 
 @pytest.fixture(scope="module")
 def model():

@@ -61,6 +61,7 @@ def test_what_was_settled_when_the_sketch_was_made_cannot_be_asked_again(log, tm
         sketch_of(log)
 
 
+@pytest.mark.filterwarnings("ignore:.*which were read as logits")
 def test_a_sketch_remembers_how_its_rows_were_read(log, tmp_path):
     def known(sketch):
         return sketch.columns, sketch.score_type, sketch.negatives_kept

@@ -114,6 +114,7 @@ def test_numbers_of_any_type_in_a_file_are_numbers(tmp_path):
         assert mcnet.scan(path, score="s", label="y", field="c", resolution=16) == expected, casts
 
 
+@pytest.mark.filterwarnings("ignore:.*check that they belong together")
 def test_a_csv_column_that_starts_with_whole_numbers_may_hold_others_later(tmp_path):
     lines = ["s,y,c", *["0,1,7"] * 11_000, "0.5,0.25,seven"]
     (tmp_path / "log.csv").write_text("\n".join(lines))

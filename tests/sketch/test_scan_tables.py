@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import mcnet
+from mcnet.errors import in_words
 
 
 def table(rows=2_000):
@@ -97,3 +98,36 @@ def test_weights_that_are_shares_are_said():
         mcnet.Sketch.from_rows(scores, labels, weight=np.full(200, 1.0 / 200))
     for weight in (None, np.full(200, 0.02), np.full(200, 1e9)):  # warnings are errors here
         mcnet.Sketch.from_rows(scores, labels, weight=weight)
+
+
+def test_scores_of_another_scale_than_the_labels_are_said():
+    scores = np.linspace(0.0005, 0.0015, 100_000)
+    labels = np.arange(100_000) % 1_000 == 0
+    mcnet.Sketch.from_rows(scores, labels)  # warnings are errors here
+    mcnet.Sketch.from_rows(scores * 20, labels)
+    mcnet.Sketch.from_rows(scores * 100, np.zeros(100_000))
+    with pytest.warns(mcnet.CalibrationWarning, match=r"mean score is 0.1 and the mean label 0.001; .* no percentages"):
+        mcnet.Sketch.from_rows(scores * 100, labels)
+    with pytest.warns(mcnet.CalibrationWarning, match="if negatives were down-sampled, pass negatives_kept="):
+        mcnet.Sketch.from_rows(scores, np.arange(100_000) % 10 == 0)
+
+
+def test_probabilities_that_are_read_as_logits_are_said():
+    scores, labels = np.linspace(0.0, 1.0, 200), np.arange(200) % 2
+    with pytest.warns(mcnet.CalibrationWarning, match="200 values, all in .* leave out score_type='logit'") as caught:
+        mcnet.Sketch.from_rows(scores, labels, score_type="logit")
+    assert in_words(caught[0].message, "shell").endswith("leave out --logits")
+    mcnet.Sketch.from_rows(scores * 1.02, labels, score_type="logit")
+
+
+def test_timestamps_as_a_field_are_said_and_parts_of_them_that_are_none_are_told_which_there_are():
+    frame = table().with_columns(ts=pl.datetime(2026, 1, 1) + pl.duration(minutes=pl.int_range(pl.len())))
+    sketch = mcnet.scan(frame, score="s", label="y", field="ts")  # to be cut to periods, perhaps
+    with pytest.warns(mcnet.CalibrationWarning, match="'ts' has 2,000 timestamps, .* ts:hour, ts:weekday, ts:hour-"):
+        mcnet.PlattField().fit_sketch(sketch)
+    mcnet.scan(frame, score="s", label="y", field="ts:hour")
+    mcnet.scan(frame, score="s", label="y", field="ts", every={"ts": "1d"})
+    with pytest.raises(
+        mcnet.InputError, match=r"has no column 'ts:minute'; .*; from the column 'ts' there can be ts:hour"
+    ):
+        mcnet.scan(frame, score="s", label="y", field="ts:minute")

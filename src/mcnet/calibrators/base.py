@@ -13,7 +13,7 @@ import scipy
 
 from mcnet._shared.arrays import FloatArray, ScoreType
 from mcnet._shared.messages import counted, warn
-from mcnet.calibrators.parameters import Estimator
+from mcnet.calibrators.parameters import Estimator, warn_of_timestamps
 from mcnet.calibrators.period_effects import (
     PeriodBlocks,
     PeriodEffects,
@@ -270,6 +270,7 @@ class Calibrator(Estimator):
             sketch = sketch.pooled()
         self._check_field_use(bool(sketch.contexts.names))
         self._check_parameters()
+        warn_of_timestamps(sketch)
         self._forget()
         fitted_on = in_weight_range(sketch)
         reason = self._nothing_to_learn(fitted_on)

@@ -8,6 +8,7 @@ an unfitted copy. `sklearn.base.clone`, searches and pipelines take calibrators 
 import copy
 import inspect
 import math
+import re
 from numbers import Integral, Real
 from typing import Any, Literal, Self, TypeVar
 
@@ -15,7 +16,8 @@ import numpy as np
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray
 from mcnet._shared.messages import warn
-from mcnet.errors import InputError
+from mcnet.errors import Advice, InputError
+from mcnet.rows.fields import CLOCK
 from mcnet.sketch.sketch import Sketch
 
 _Estimator = TypeVar("_Estimator")
@@ -196,11 +198,29 @@ def check_beta_order(beta_order: Any) -> None:
         raise InputError(f"beta_order is {beta_order!r}; it must be None or a number ≥ 0")
 
 
-# Warnings about field values, or ranges of scores, that have one class only.
+# Warnings about fields of timestamps, and about field values, or ranges of scores, that have one class only.
 
+_IS_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d").match
+_TIMESTAMPS_WORTH_A_WARNING = 100
+"""Of fewer timestamps, such as the hours of a few days, each may well have a curve of its own."""
 _MOST_VALUES_TO_NAME = 100
 _FEWEST_EXPECTED = 10.0
 """Positives (or negatives) that the scores must expect in a range without any, before a warning is given."""
+
+
+def warn_of_timestamps(sketch: Sketch) -> None:
+    """Warn of fields whose values are timestamps, which do not come again."""
+    for name, values in zip(sketch.contexts.names, sketch.contexts.values, strict=True):
+        # Midnight is written as its day alone.
+        if len(values) > _TIMESTAMPS_WORTH_A_WARNING and any(map(_IS_TIMESTAMP, filter(None, values[:3]))):
+            warn(
+                f"the field {name!r} has {len(values):,} timestamps, and those to come are unseen values; a field can "
+                f"be {', '.join(f'{name}:{kind}' for kind in CLOCK)}",
+                Advice(
+                    "if it is the time of the rows, leave it out of the fields, or fit a journal of periods",
+                    shell="if it is the time of the rows, pass it as --time instead",
+                ),
+            )
 
 
 def warn_of_gaps(method: str, sketch: Sketch) -> None:

@@ -308,7 +308,7 @@ def evaluate(
     """
     from mcnet.metrics.evaluation import evaluate_cells, evaluate_periods, predict_cells
     from mcnet.metrics.judged_rows import MetricSettings
-    from mcnet.model.apply import UnseenValues
+    from mcnet.model.apply import ScoresSeen, UnseenValues
     from mcnet.model.model import refuse_probabilities
     from mcnet.rows.periods import MOST_PERIODS
     from mcnet.sketch.views import sketches_by
@@ -340,6 +340,10 @@ def evaluate(
     sketch = _without(timed, time)
     if loaded is not None and not source.finished and logits is None and loaded.score_type == "logit":
         refuse_probabilities(sketch.score, sketch.rows, name=str(spec.score))
+    if loaded is not None:
+        scores = ScoresSeen(loaded)
+        scores.add(sketch.score, sketch.weight)
+        scores.warn(str(spec.score or "score"))
     # Without a model the scores themselves are judged.
     p = predict_cells(loaded, sketch) if loaded is not None else sketch.score
     evaluation = evaluate_cells(p, sketch, MetricSettings(level=level), by=inside)

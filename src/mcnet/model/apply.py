@@ -13,6 +13,7 @@ import polars as pl
 
 from mcnet._shared.arrays import FloatArray, ScoreType, sums_by
 from mcnet._shared.files import is_url, local_path, whole_file
+from mcnet._shared.messages import percent, warn
 from mcnet.errors import Advice, InputError
 from mcnet.model.model import CalibrationModel, refuse_probabilities
 from mcnet.rows.columns import DescribeRow, as_floats, scores_column
@@ -89,6 +90,50 @@ class UnseenValues:
         """Return the share of rows with unseen values, altogether and by field."""
         total = self.total or 1.0
         return {"share": self.share, "by_field": {name: part / total for name, part in self.by_field.items()}}
+
+
+# Scores in another unit than those of the fit: their mean is far off, or most lie where the fit had none.
+
+_ROWS_WORTH_A_WARNING = 100
+_WILD_FACTOR = 30.0
+_A_CELL_WIDER = 1.01
+"""The ends in the history of a fit are means of cells, which differ by less than this factor from the scores there."""
+
+
+class ScoresSeen:
+    """Compares scores with those that the model was fitted on, by their mean and by their range."""
+
+    def __init__(self, model: CalibrationModel) -> None:
+        """Count nothing yet."""
+        history = model.provenance
+        self._low, self._high = history.get("lowest_score", 0.0), history.get("highest_score", 1.0)
+        self._fitted_rows = history.get("rows", 0)
+        self._mean: float | None = None
+        if history.get("base_pcoc") and history.get("weight"):
+            self._mean = history["base_pcoc"] * history["positives"] / history["weight"]
+        self._total = self._outside = self._sum = 0.0
+
+    def add(self, score: FloatArray, weight: FloatArray | None = None) -> None:
+        """Count rows, given by their scores as probabilities and their weights."""
+        outside = (score * _A_CELL_WIDER < self._low) | (score > self._high * _A_CELL_WIDER)
+        self._total += float(len(score) if weight is None else weight.sum())
+        self._sum += float(score.sum() if weight is None else weight @ score)
+        self._outside += float(np.count_nonzero(outside) if weight is None else weight[outside].sum())
+
+    def warn(self, name: str) -> None:
+        """Warn if the scores cannot be those that the model was fitted on."""
+        if min(self._total, self._fitted_rows) < _ROWS_WORTH_A_WARNING:
+            return
+        mean = self._sum / self._total
+        if self._mean is not None and not self._mean / _WILD_FACTOR <= mean <= self._mean * _WILD_FACTOR:
+            problem = f"the mean {name} is {mean:.3g}, and was {self._mean:.3g} in the fit of the model"
+        elif self._outside > 0.5 * self._total:
+            ends = f"{self._low:.3g} … {self._high:.3g}"
+            problem = f"{percent(self._outside / self._total)} of the rows have a {name} outside {ends}, the range of "
+            problem += "the fit of the model"
+        else:
+            return
+        warn(f"{problem} (as probabilities); check that it is the same score in the same unit, or fit the model again")
 
 
 # Calibrate log files of any size: keep every column and the order of the rows, add one column.
@@ -229,6 +274,7 @@ def apply_to_files(
         storage_options = dict(read_options().storage_options)  # which the thread that writes does not see
         with readable(source, paths):
             work.run(lambda: _sink(result.drop(index), part, form, target.name, storage_options))
+        work.scores.warn(score)
         if score_type is None and model.score_type == "logit":
             refuse_probabilities(work.extremes(), work.rows, name=score)
     return Applied(work.rows, work.missing)
@@ -300,9 +346,13 @@ class _Work:
     missing: int = 0
     lowest: float = 1.0
     highest: float = 0.0
+    scores: ScoresSeen = field(init=False)
     _error: BaseException | None = None
     _stopped: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.scores = ScoresSeen(self.model)
 
     def __call__(self, batch: pl.Series) -> pl.Series:
         if self._stopped.is_set():
@@ -341,6 +391,7 @@ class _Work:
             self.missing += size - len(rows)
             if len(rows):
                 self.lowest, self.highest = min(self.lowest, scores.min()), max(self.highest, scores.max())
+                self.scores.add(scores)
             if self.unseen is not None and len(rows):
                 self.unseen.add(fields, np.ones(len(rows)))
             if self.progress is not None:

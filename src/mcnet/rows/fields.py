@@ -1,7 +1,7 @@
 """Field columns: values of any type as codes into a short list of canonical strings."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -73,6 +73,19 @@ def derivation(name: str) -> tuple[str, str] | None:
     """
     column, colon, kind = name.rpartition(":")
     return (column, kind) if colon and column and (kind == NUMBER or kind in CLOCK) else None
+
+
+def derivation_advice(name: str, known: Collection[str]) -> str | None:
+    """Return what can be derived from a column, if this is the name of something else that is derived from it.
+
+    >>> derivation_advice("ts:minute", ["ts"])
+    "from the column 'ts' there can be ts:hour, ts:weekday, ts:hour-of-week and, of numbers, ts:number"
+    """
+    column, colon, _ = name.rpartition(":")
+    if not colon or column not in known:
+        return None
+    of_time = ", ".join(f"{column}:{kind}" for kind in CLOCK)
+    return f"from the column {column!r} there can be {of_time} and, of numbers, {column}:{NUMBER}"
 
 
 def source_column(name: str) -> str:

@@ -16,6 +16,7 @@ from mcnet._shared.messages import first_line, warn
 from mcnet.errors import Advice, FileFormatError, InputError, McnetError
 from mcnet.rows.columns import DescribeRow, RowName
 from mcnet.rows.csv_files import ShortRows, csv_separator, is_empty_line, refuse_long_row
+from mcnet.rows.fields import derivation_advice
 from mcnet.rows.formats import Columns, check_folder_columns, column_at, open_format
 from mcnet.rows.locations import (
     FORMAT_NAMES,
@@ -279,7 +280,8 @@ def require_columns(frame: pl.LazyFrame, columns: Sequence[str], *, source: str)
             problem = f"{source} has no column {column!r}; it has {', '.join(known)}"
             # Of a CSV file that was cut at the wrong character there is one column.
             mark = next((mark for mark in (";", "\t", "|", ",") if len(known) == 1 and mark in known[0]), None)
-            advice = Advice(f"if {mark!r} separates its columns, pass {{separator}}", separator=mark) if mark else None
+            hint = derivation_advice(column, known)
+            advice = Advice(f"if {mark!r} separates its columns, pass {{separator}}", separator=mark) if mark else hint
             raise InputError(problem, advice=advice, column=column, file=source)
 
 

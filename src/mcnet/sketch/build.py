@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import exp, isfinite
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,14 @@ _BEGINS_AS_DAY = re.compile(r"\d{4}-\d\d-\d\d").match
 _NEARLY_ZERO = 1.01e-7
 """Scores of 0 and 1 are clipped to this distance from 0 and 1."""
 
+_LARGEST_IF_PROBABILITY = 1.0 / (1.0 + exp(-1.0)) * (1.0 + 1e-6)
+"""What a score of 1 is as a probability, if it is taken for a logit; a score of 0 is a half."""
+
+_WILD_FACTOR = 30.0
+"""Scores that are off by more have probably another unit; down-sampled negatives alone move a level as far as that."""
+_POSITIVES_WORTH_A_WARNING = 50.0
+"""As many positives must be there, or be expected, for their number to tell anything."""
+
 _LIGHTEST_ROW = 0.01
 """Weights that are less than this on average are probably shares, not numbers of rows."""
 _ROWS_WORTH_A_WARNING = 100
@@ -62,6 +70,7 @@ def warn_of_mistakes(sketch: Sketch, spec: RowSpec) -> None:
         warn(f"{swapped_columns(sketch)}; if the columns of scores and labels are swapped, swap them back")
     with np.errstate(over="ignore"):  # too much to be added up is said elsewhere
         total = sketch.total_weight
+    _warn_of_other_scale(sketch, spec, total)
     # Methods with a prior would keep to it, and intervals be wide.
     if sketch.rows >= _ROWS_WORTH_A_WARNING and 0.0 < total < _LIGHTEST_ROW * sketch.rows:
         warn(
@@ -83,6 +92,33 @@ def swapped_columns(sketch: Sketch) -> str:
     """Return by what scores and labels look swapped, in the names of their columns where they are known."""
     score, label = (sketch.columns.get(role, role) for role in ("score", "label"))
     return f"every {score} is 0 or 1 and {label} has fractions"
+
+
+def _warn_of_other_scale(sketch: Sketch, spec: RowSpec, total: float) -> None:
+    """Warn of probabilities that are read as logits, and of scores far above or below the rate of positives."""
+    if sketch.rows < _ROWS_WORTH_A_WARNING or not 0.0 < total < np.inf:
+        return
+    name, score = spec.name_of("score"), sketch.score
+    if spec.score_type == "logit" and score.min() * (1.0 + 1e-6) >= 0.5 and score.max() <= _LARGEST_IF_PROBABILITY:
+        warn(
+            f"{name} has {sketch.rows:,} values, all in [0, 1], which were read as logits",
+            Advice("if they are probabilities, leave out {score_type}", score_type="logit"),
+        )
+        return
+    positives, expected = sketch.total_positives, float(sketch.weight @ score)
+    if spec.every or not 0.0 < positives < total:  # positives of recent periods may be still to come
+        return
+    told = f"the mean {name} is {expected / total:.3g} and the mean {spec.name_of('label')} {positives / total:.3g}"
+    if expected > max(_WILD_FACTOR * positives, _POSITIVES_WORTH_A_WARNING):
+        warn(
+            f"{told}; check that they belong together, and that scores are no percentages. If the base predictor was "
+            "trained on down-sampled negatives and these rows are all rows, go on: the fit corrects the level"
+        )
+    elif positives > max(_WILD_FACTOR * expected, _POSITIVES_WORTH_A_WARNING):
+        warn(
+            f"{told}; check that they belong together",
+            Advice("if negatives were down-sampled, pass {negatives_kept}", negatives_kept=None),
+        )
 
 
 def _only_ends(sketch: Sketch) -> bool:

@@ -13,7 +13,16 @@ from mcnet._shared.arrays import ScoreType
 from mcnet._shared.messages import warn
 from mcnet.errors import Advice, InputError
 from mcnet.rows.derived import DEFAULT_BINS, EdgeSample, derived_column, edges_of, number_column
-from mcnet.rows.fields import column_names, derivation, field_column, is_lazy, is_table, number_fields, source_column
+from mcnet.rows.fields import (
+    column_names,
+    derivation,
+    derivation_advice,
+    field_column,
+    is_lazy,
+    is_table,
+    number_fields,
+    source_column,
+)
 from mcnet.rows.locations import Location, Locations, read_options, read_with
 from mcnet.rows.logs import (
     batches,
@@ -80,7 +89,7 @@ def scan(
     bins: int | None = None,
     like: Any = None,
     fields: str | None = None,
-    exclude: Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
 ) -> Sketch:
     """Sketch log files, a table, or a table of a database in one pass; files and lazy tables in bounded memory.
 
@@ -259,7 +268,8 @@ def scan_table(table: Any, spec: RowSpec) -> Sketch:
     known = column_names(table)
     for name in (*spec.numbers, *spec.field_columns):
         if name not in known:
-            raise InputError(f"the table has no column {name!r}; it has {', '.join(known)}")
+            problem = f"the table has no column {name!r}; it has {', '.join(known)}"
+            raise InputError(problem, advice=derivation_advice(name, known), column=name)
     spec = _with_edges(spec, lambda _: [table])
     return sketch_columns(_columns(table, spec), spec)
 
