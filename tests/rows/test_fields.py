@@ -325,7 +325,7 @@ class TestContexts:
 
     def test_a_table_with_more_columns_than_fields_is_told_which_are_too_many(self):
         contexts, _ = self.of(land=["NL", "FR"])
-        with pytest.raises(mcnet.InputError, match=r"no fields of the fit \(score, device\); give only land"):
+        with pytest.raises(mcnet.InputError, match=r"no fields of the fit \(score, device\); needed: land alone"):
             contexts.lookup(field_columns({"score": [0.1], "land": ["FR"], "device": [1]}))
 
 

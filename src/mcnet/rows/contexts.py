@@ -348,7 +348,7 @@ class Contexts:
             surplus = [name for name in given if name not in self.names]
             if set(self.needed) <= set(given):
                 more = f"{', '.join(surplus[:3])}{' …' if len(surplus) > 3 else ''}"
-                raise InputError(f"field has columns that are no fields of the fit ({more}); give only {wanted}")
+                raise InputError(f"field has columns that are no fields of the fit ({more}); needed: {wanted} alone")
             raise InputError(f"fields given: {', '.join(given) or 'none'}; needed: {wanted}")
         for name, edges in self.edges.items():
             if name in given:
