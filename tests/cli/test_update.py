@@ -332,4 +332,4 @@ def test_a_head_that_is_not_made_is_not_announced(mcnet, folder):
     made = mcnet("update", "ads.db", "logs/*.parquet", "--head", "cvr", *COLUMNS)
     assert "new head 'cvr' beside default" in made.err
     again = mcnet("update", "ads.db", "logs/*.parquet", *COLUMNS[:-2])  # the head knows the length of its periods
-    assert (again.code, "1 files unchanged" in again.out) == (0, True), again.err
+    assert (again.code, "1 file unchanged" in again.out) == (0, True), again.err
