@@ -132,6 +132,8 @@ def test_a_module_without_integrals_is_exported_and_trained(network, log):
         )
         again = exported.module()(score[:77], value[:77])
         torch.testing.assert_close(again, module(score[:77], value[:77]), rtol=1e-5, atol=1e-7)
+    known = module.compile_curves().parameters
+    assert (known["network"], known["start"], known["scale"], known["activation"]) == (network, "torch", True, "silu")
 
 
 def test_a_fourth_kind_is_one_class_and_one_line(log, monkeypatch):

@@ -448,9 +448,13 @@ class MonotonicCalibration(nn.Module):
         shape, penalties = self.bank.shape, self.config.penalties
         return {
             "bins": self.bank.bins,
+            "network": shape.network,
             "hidden": list(shape.hidden),
             "embedding": shape.embedding,
             "derivative": shape.positive,
+            "activation": shape.activation,
+            "scale": shape.scale,
+            "start": shape.start,
             "space": shape.space,
             "beta_order": penalties.order_in(shape.space),
             "alpha_balance": penalties.balance,

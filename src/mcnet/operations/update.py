@@ -547,10 +547,8 @@ class _Run:
         if self.force:
             self.registry.promote(added.number, note, force=True)
         elif not self.registry.publish(added, note, after=before) and self.registry.current != added:
-            return (
-                self._reason_not_to_publish(digest)
-                or f"version {self.registry.current.name} was promoted while this run was at work"
-            )
+            moved = f"version {self.registry.current.name} was promoted while this run was at work"
+            return self._reason_not_to_publish(digest) or moved
         return ""
 
     def _version_made_of(self, digest: str) -> Version | None:
