@@ -225,6 +225,17 @@ def test_a_follower_looks_by_itself_while_postgresql_does_not_tell(postgresql_st
     changes.close()
 
 
+def test_a_snapshot_ends_quietly_where_its_connection_was_lost(postgresql_store):
+    store = Store(postgresql_store())
+    store.journal().add(rows(1), 1)
+    snapshot = store.journal().snapshot()
+    with store.database.writing() as connection:
+        ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
+        connection.execute(sa.text(ended + "application_name = 'mcnet'"))
+    snapshot.close()
+    assert store.journal().sketch() == rows(1)
+
+
 # -- upkeep --------------------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from os import fspath
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from mcnet._shared.arrays import ScoreType
-from mcnet.errors import BusyError, InputError, McnetError
+from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError
 from mcnet.rows.fields import MISSING_LABEL, Edges, number_fields
 from mcnet.rows.locations import Location, Locations
 from mcnet.rows.logs import FilePaths, expand_paths
@@ -579,6 +579,7 @@ class JournalSnapshot(Journal):
         super().__init__(journal.store, journal.head)
         self.store.require_head(self.head)
         block = ExitStack()
+        block.enter_context(suppress(StoreUnavailableError))  # of what is only read, the end may be lost
         self._connection = block.enter_context(self.store.database.reading())
         self._connection.execute(sa.select(sa.func.count(heads.c.id)))  # the first statement decides what is seen
         self.close: Callable[[], Any] = weakref.finalize(self, block.close)
