@@ -541,3 +541,8 @@ def test_a_published_model_knows_the_columns_of_its_logs(tmp_path):
     assert done.outcome == "published"
     columns = mcnet.Registry(store).load().provenance["columns"]
     assert columns == {"score": "pctr", "label": "click", "score_type": "probability", "negatives_kept": 1.0}
+    # The first model of a head knows them, too, though the head keeps them only when its run has ended.
+    logs, options = [tmp_path / f"{day}.parquet" for day in range(1, 5)], {"time": "ts", "every": "1d"}
+    first = mcnet.update(tmp_path / "b.db", logs, score="pctr", label="click", field="country", **options)
+    assert (first.outcome, first.version) == ("published", "1")
+    assert mcnet.Registry(tmp_path / "b.db").load().provenance["columns"] == columns

@@ -425,8 +425,9 @@ class _Run:
         elif before is not None and not self.force and learnt.only_suspects_since(before.rows_digest):
             why = f"every period since version {before.name} is suspect and was not learnt"
         else:
-            read_as = self.store.require_head(self.state.head).columns
-            candidate = learnt.model(self.journal.periods[0], read_as)
+            head = self.store.require_head(self.lease.head)
+            read_as = dataclasses.replace(head, settings={**head.settings, **self.settings})
+            candidate = learnt.model(self.journal.periods[0], read_as.columns)
             verdict = self._judged(candidate, promoted, learnt, load)
         watched = watch(
             self.journal,
