@@ -1,8 +1,5 @@
 """Columns looked up by their bytes have the codes and texts of the slow, obvious way: one value at a time."""
 
-import ctypes
-import itertools
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -13,8 +10,7 @@ from hypothesis import strategies as st
 
 import mcnet
 from mcnet._shared import distinct_values as distinct
-from mcnet._shared import distinct_values as string_views_module
-from mcnet._shared.distinct_values import distinct_rows, rows_of_keys, string_views, take
+from mcnet._shared.distinct_values import distinct_rows, distinct_texts, rows_of_keys, take
 from mcnet._shared.loops import numba_installed
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import field_columns, field_text, sort_key
@@ -145,41 +141,14 @@ def test_elements_of_an_odd_size_are_left_to_others():
         check(array, array)
 
 
-def test_views_are_given_for_short_texts_without_gaps():
-    short = pl.Series(["NL", "", "twelve bytes", "NL"])
-    views = string_views(short)
-    assert [view.tobytes()[4:].rstrip(b"\0").decode() for view in views] == short.to_list()
-    assert views[0] == views[3] != views[1]
-    assert string_views(short[1:])[2] == views[3]
-    assert len(string_views(pl.concat([short, short], rechunk=False))) == 8
-    assert string_views(pl.Series(["thirteen byte"])) is None
-    assert string_views(pl.Series(["NL", None])) is None
-    assert string_views(pl.Series([1, 2])) is None
-
-
-class BrokenOff:
-    """A column whose Arrow stream gives an error instead of the part of this number."""
-
-    def __init__(self, series, at):
-        self.series, self.at = series, at
-
-    def __arrow_c_stream__(self):
-        capsule = self.series.__arrow_c_stream__()
-        pointer = ctypes.pythonapi.PyCapsule_GetPointer
-        pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-        stream = string_views_module._Stream.from_address(pointer(capsule, b"arrow_array_stream"))
-        kind = type(stream.get_next)
-        whole, parts = kind(ctypes.cast(stream.get_next, ctypes.c_void_p).value), itertools.count()
-        self.broken = kind(lambda own, part: 5 if next(parts) == self.at else whole(own, part))
-        stream.get_next = self.broken
-        return capsule
-
-
-def test_a_stream_that_breaks_off_is_not_taken_for_its_first_parts():
-    series = pl.concat([pl.Series(["NL", "FR"]), pl.Series(["BE"])], rechunk=False)
-    for at in range(3):
-        assert string_views(BrokenOff(series, at)) is None
-    np.testing.assert_array_equal(string_views(BrokenOff(series, 3)), string_views(series))
+def test_texts_of_one_hash_are_left_to_others(compiler, monkeypatch):
+    series = pl.Series(["NL", "", None, "a text of more than twelve bytes", "NL"])
+    if compiler == "compiled":
+        codes, rows = distinct_texts(series)
+        assert series.gather(rows).gather(codes).to_list() == series.to_list()
+        monkeypatch.setattr(distinct, "distinct_rows", lambda hashes: (np.zeros(len(hashes), np.int32), np.array([0])))
+    assert distinct_texts(series) is None
+    check(series, series.to_list())
 
 
 def test_every_kind_of_column_gets_the_same_predictions():

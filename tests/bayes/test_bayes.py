@@ -11,7 +11,7 @@ from mcnet.bayes.fit import family_of, fit_bayes
 from mcnet.bayes.posterior import BayesFit, uncertainty_of
 from mcnet.bayes.prior import default_strengths
 from mcnet.calibrators.parametric import Platt
-from mcnet.curves.family import FamilyEvaluator
+from mcnet.curves.rising_sum import RisingSum
 from mcnet.datasets.simulator import SimulatedField, simulate
 from mcnet.errors import InputError, NotFittedError
 from mcnet.metrics.scores import kl_to_truth
@@ -87,7 +87,7 @@ def test_the_family_of_curves_is_the_model_itself():
     family = family_of(model)
     scores = np.concatenate([np.geomspace(1e-5, 0.5, 300), 1.0 - np.geomspace(1e-3, 0.5, 300)])
     for code in range(-1, 4):
-        served = FamilyEvaluator(family).predict(scores, np.full((len(scores), 1), code))
+        served = RisingSum(family).predict(scores, np.array([[code]]), np.zeros(len(scores), dtype=np.int32))
         np.testing.assert_allclose(served, model.curve([[code]], logit(scores)), rtol=1e-4)
 
 

@@ -24,7 +24,7 @@ def test_smooth_truths_ask_for_nothing():
         log = simulate(200_000, seed=seed)
         fitted = mcnet.BayesMCNet().fit(log.score, log.label, field=log.fields["field"])
         assert fitted.isotonic_share_ == 0.0
-        assert fitted.model_.is_family
+        assert fitted.model_.isotonic_share == 0.0
 
 
 def test_stairs_ask_for_it_and_are_served_better():
@@ -62,8 +62,7 @@ def test_the_mixture_is_what_it_says(tmp_path):
     assert np.all((low <= p) & (p <= high))
 
 
-def test_very_many_knots_are_saved_as_they_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("mcnet.model.model_file._MOST_EXPLICIT_KNOTS", 10)
+def test_very_many_knots_are_saved_as_they_are(tmp_path):
     score, label, value, _ = stairs(5_000)
     mixed = mcnet.BayesMCNet(isotonic_share=0.25).fit(score, label, field=value)
     mixed.save(tmp_path / "model.json")

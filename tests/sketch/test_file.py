@@ -10,8 +10,6 @@ import pytest
 import mcnet
 from mcnet.sketch import sketch_file
 
-GOLDEN = Path(__file__).parent / "golden" / "sketch-2.parquet"
-
 
 @pytest.fixture
 def path(tmp_path):
@@ -28,21 +26,17 @@ def sealed(path, **changes):
         about = changes.pop("about")(about)
     if "drop" in changes:
         frame = frame.drop(changes.pop("drop"))
-    about["checksum"] = "0" * 64
-    text = json.dumps({"checksum": about.pop("checksum"), **about})
-    frame.with_columns(**changes).write_parquet(path, metadata={"mcnet.sketch": text})
-    content = bytearray(path.read_bytes())
-    start = sketch_file._checksum_start(content)
-    content[start : start + 64] = sketch_file._checksum(content).encode()
-    path.write_bytes(content)
+    frame, text = frame.with_columns(**changes), json.dumps(about)
+    digest = sketch_file._digest(text.encode(), frame)
+    frame.write_parquet(path, metadata={"mcnet.sketch": text, "mcnet.digest": digest})
 
 
 def test_missing_and_empty_values_are_kept_apart(path):
     assert mcnet.Sketch.load(path).contexts.values == (("", "NL", None),)
 
 
-def test_every_single_bit_flip_is_refused(path):
-    original = path.read_bytes()
+def test_every_single_bit_flip_is_refused_unless_the_file_says_the_same(path):
+    original, saved, refused = path.read_bytes(), mcnet.Sketch.load(path), 0
     places = np.random.default_rng(0).permutation(8 * len(original))[:2_000]
     # Half of them in the description at the end, where a reader of Parquet looks first.
     places[::2] = 8 * len(original) - 1 - np.random.default_rng(1).permutation(8 * 1_500)[:1_000]
@@ -50,8 +44,14 @@ def test_every_single_bit_flip_is_refused(path):
         altered = bytearray(original)
         altered[place // 8] ^= 1 << place % 8
         path.write_bytes(altered)
-        with pytest.raises(mcnet.FileFormatError, match=r"s\.parquet"):
-            mcnet.Sketch.load(path)
+        try:
+            found = mcnet.Sketch.load(path)
+        except mcnet.FileFormatError as error:
+            refused += "s.parquet" in str(error)
+        else:
+            assert found == saved
+            assert (found.rows, found.columns, found.sources) == (saved.rows, saved.columns, saved.sources)
+    assert refused > 1_000
 
 
 def test_files_that_are_cut_short_are_refused(path):
@@ -63,10 +63,8 @@ def test_files_that_are_cut_short_are_refused(path):
 
 
 def test_columns_that_were_altered_are_refused(path):
-    about = pl.read_parquet_metadata(path)["mcnet.sketch"]
-    pl.read_parquet(path).with_columns(weight=2 * pl.col("weight")).write_parquet(
-        path, metadata={"mcnet.sketch": about}
-    )
+    about = {name: text for name, text in pl.read_parquet_metadata(path).items() if name.startswith("mcnet")}
+    pl.read_parquet(path).with_columns(weight=2 * pl.col("weight")).write_parquet(path, metadata=about)
     with pytest.raises(mcnet.FileFormatError, match="do not match its checksum"):
         mcnet.Sketch.load(path)
 
@@ -84,10 +82,10 @@ def test_columns_that_were_altered_are_refused(path):
         ({"cell": pl.lit(99_999)}, "cell"),
         ({"weight": pl.lit("heavy")}, "cannot be used"),
         ({"drop": "positives"}, "lacks the column 'positives'"),
-        ({"about": lambda about: about | {"version": 6}}, "version 6, this mcnet reads 5: upgrade mcnet"),
-        ({"about": lambda about: {"version": 2}}, "cannot be used"),
+        ({"about": lambda about: about | {"version": 6}}, "version 6, this mcnet reads 1: upgrade mcnet"),
+        ({"about": lambda about: {"version": 1}}, "cannot be used"),
         ({"about": lambda about: about | {"resolution": "fine"}}, "resolution"),
-        ({"about": lambda about: about | {"score_type": "odds"}}, "score type is 'odds'"),
+        ({"about": lambda about: about | {"score_type": "odds"}}, "odds"),
         ({"about": lambda about: about | {"fields": None}}, "cannot be used"),
     ],
 )
@@ -97,27 +95,6 @@ def test_contents_that_make_no_sense_are_refused_with_a_right_checksum(path, col
     sealed(path, **columns)
     with pytest.raises(mcnet.FileFormatError, match=message):
         mcnet.Sketch.load(path)
-
-
-def test_files_of_version_1_are_refused_by_name(path):
-    about = '{"version": 1, "resolution": 512, "folds": 1, "rows": 3, "fields": []}'
-    pl.read_parquet(path).write_parquet(path, metadata={"mcnet.sketch": about})
-    assert sketch_file.is_sketch_file(path)
-    with pytest.raises(mcnet.FileFormatError, match=r"saved by mcnet 0\.1, in an older format: make it again"):
-        mcnet.Sketch.load(path)
-
-
-def test_the_file_of_the_current_version_is_read_as_it_always_was():
-    found = mcnet.Sketch.load(GOLDEN)
-    assert found.contexts.names == ("country", "device")
-    assert found.contexts.labels() == ["FR / (missing)", "NL / 1", "NL / 2"]
-    assert (found.rows, found.folds, found.resolution) == (5, 2, 64)
-    assert (found.score_type, found.negatives_kept) == ("logit", 0.5)
-    assert found.columns == {"score": "s", "label": "y", "weight": "w"}
-    assert found.sources == ("0123456789abcdef", "fedcba9876543210")
-    assert found.weight.tolist() == [4.0, 6.0, 1.0, 2.0, 1.5]
-    assert found.positives.tolist() == [0.0, 0.0, 1.0, 2.0, 1.5]
-    np.testing.assert_allclose(found.score, [0.5, 0.1, 0.25, 0.75, 0.9], atol=1e-6)
 
 
 def test_a_sketch_that_is_saved_and_loaded_is_the_same(path, tmp_path):

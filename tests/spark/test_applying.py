@@ -165,7 +165,7 @@ def test_executors_run_python_only_where_an_expression_would_not_give_the_bits_o
     fields = {"country": rows["country"].fill_null("DE"), "shop": pl.Series(["a", "b"] * (len(rows) // 2))}
     family = mcnet.BayesMCNet().fit(rows["score"], rows["label"], field=fields).model_
     shops = spark.createDataFrame([(0.5, "NL", "a")], "score double, country string, shop string")
-    assert runs_python(apply(shops, family)) == family.asks_family
+    assert runs_python(apply(shops, family)) == family.sums_up
 
 
 def test_a_stream_is_calibrated(spark, rows, model, tmp_path):

@@ -7,10 +7,7 @@ import polars as pl
 import pytest
 
 import mcnet
-from mcnet._shared.arrays import SCORE_FLOOR
 from mcnet.rows.sql_dialects import DIALECTS
-from mcnet.sketch.grid import POSITION_UNITS, make_grid
-from mcnet.sketch.query_cells import LOGIT_RAISE
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed: pip install duckdb")
 
@@ -61,35 +58,6 @@ def test_no_statement_of_any_resolution_is_too_long_for_an_engine():
     for dialect in DIALECTS.values():
         text = mcnet.sketch_query("t", dialect=dialect.name, resolution=4096, **NAMES)
         assert dialect.longest is None or len(text.encode()) < dialect.longest
-
-
-@pytest.mark.parametrize("resolution", [1, 3, 10, 64, 333, 1000, 2048, 4095])
-def test_edges_of_every_resolution_are_exact(connection, resolution):
-    grid = make_grid(resolution)
-    query = mcnet.sketch_query("rows", resolution=resolution, **NAMES)
-    tables = query[: query.index("mcnet__numbers AS (")].rstrip(",\n")
-    select = f"SELECT low, units, below, units_below FROM mcnet__grid WHERE k >= {grid.first} ORDER BY k"
-    found = connection.sql(f"{tables} {select}").fetchnumpy()
-    np.testing.assert_array_equal(found["low"], grid.edges[:-1])
-    np.testing.assert_array_equal(found["units"], grid.units_per_score)
-    np.testing.assert_array_equal(found["below"][1:], grid.edges[:-2])
-    np.testing.assert_array_equal(found["units_below"][1:], grid.units_per_score[:-1])
-
-
-def test_the_raised_logarithm_proposes_the_cell_or_the_one_above():
-    for resolution in (1, 512, 3802, 4096):  # 3802 has the narrowest gap above its last cell
-        grid = make_grid(resolution)
-        edges = grid.edges
-        scores = np.clip(np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 1)]), 1e-7, 1 - 1e-7)
-        keys, _ = grid.locate(scores)
-        proposed = np.floor(resolution * np.log(scores / (1 - scores)) + LOGIT_RAISE).astype(int)
-        assert set(proposed - keys) <= {0, 1}
-        assert proposed.max() == keys.max()
-        # A score whose position rounding would carry out of its cell is proposed the one above.
-        cells = keys - grid.first
-        positions = (scores - grid.edges[cells]) * grid.units_per_score[cells]
-        inside = (proposed == keys) & (scores < 1.0 - SCORE_FLOOR)
-        assert (positions[inside] < POSITION_UNITS).all()
 
 
 def test_the_result_may_arrive_as_any_table(connection, tmp_path):
@@ -226,8 +194,8 @@ def test_a_result_of_another_version_or_of_no_query_is_refused(connection):
         table = result.with_columns(mcnet_sketch=pl.lit(json.dumps(changed)))
         with pytest.raises(mcnet.FileFormatError, match=message):
             mcnet.Sketch.from_table(table)
-    with pytest.raises(mcnet.InputError, match="no column 'mcnet_position'"):
-        mcnet.Sketch.from_table(result.drop("mcnet_position"))
+    with pytest.raises(mcnet.InputError, match="no column 'mcnet_scores'"):
+        mcnet.Sketch.from_table(result.drop("mcnet_scores"))
     with pytest.raises(mcnet.InputError, match="mixes 2 different queries"):
         mcnet.Sketch.from_table(pl.concat([result, _result(connection, resolution=64)]))
     with pytest.raises(mcnet.InputError, match="is empty"):

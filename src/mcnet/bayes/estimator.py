@@ -25,7 +25,7 @@ from mcnet.calibrators.base import MOST_WEIGHT, FieldUse, Fitted
 from mcnet.calibrators.parameters import balanced_field_use, check_count, check_penalties, warn_of_gaps
 from mcnet.calibrators.period_effects import PeriodBlocks
 from mcnet.calibrators.training_state import EarlierFit, TrainedCalibrator, TrainingState
-from mcnet.curves.compile import family_curves
+from mcnet.curves.compile import MOST_CURVES_WITH_OWN_KNOTS, family_curves
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import believable
 from mcnet.errors import InputError
@@ -211,22 +211,23 @@ class BayesMCNet(TrainedCalibrator):
         seen = tempered if self.field_aware else tempered.pooled()
         misfit = Misfit.of(self.posterior_, seen)
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
-        several = self.field_aware and len(kept) - len(self.left_out_fields_) > 1
-        contexts = Contexts.none()
+        contexts, summed = Contexts.none(), False
         if self.field_aware:
             contexts = served_contexts(without_values(sketch.contexts, self.left_out_fields_), kept)
+            # Of very many contexts none is listed: the sum over a row's values serves it.
+            summed = len(kept) - len(self.left_out_fields_) > 1 or len(contexts) > MOST_CURVES_WITH_OWN_KNOTS
         # Rows held back at random prove nothing where the rows of a period go together.
         auto = self.isotonic_share == "auto"
         may_mix = rows is None and may_earn(served) if auto else self.isotonic_share != 0.0
-        if several and not may_mix:
-            contexts = contexts.subset(np.arange(0, dtype=np.int32))  # the sum over their values serves all of them
+        if summed and not may_mix:
+            contexts = contexts.subset(np.arange(0, dtype=np.int32))
         curves, self.compiled_error_ = family_curves(family, contexts.table)
         self.isotonic_share_ = 0.0 if auto else float(self.isotonic_share)
         if auto and may_mix:
             self.isotonic_share_ = earned_share(served, curves, contexts)
         if self.isotonic_share_ > 0.0:
             curves = mixed_with_isotonic(served, curves, contexts, self.isotonic_share_)
-        elif several and len(contexts):
+        elif summed and len(contexts):
             contexts = contexts.subset(np.arange(0, dtype=np.int32))
             curves = Curves.of(curves.pairs()[:1])
         history: dict[str, Any] = {}
@@ -243,7 +244,7 @@ class BayesMCNet(TrainedCalibrator):
             # The level of the time to come differs from the fitted one by the same variance again.
             uncertainty=FitUncertainty(self.posterior_, family, coming, misfit.variance),
             history=history,
-            evaluation="sum" if several else "curves",
+            evaluation="sum" if summed else "curves",
         )
 
     @property

@@ -212,7 +212,7 @@ DENSE_PER_LOGIT = 64
 """How closely functions are looked at to be compiled, at the least, in points per unit of logit."""
 _CURVES_PER_BLOCK = 256
 """How many curves are compiled at the same time, to bound the memory."""
-_MOST_CURVES_WITH_OWN_KNOTS = 2_000
+MOST_CURVES_WITH_OWN_KNOTS = 2_000
 """With more curves than this, all share one grid of knots."""
 _MOST_SHARED_VALUES = 10_000_000
 """How many probabilities the curves on a shared grid may have in all."""
@@ -318,7 +318,7 @@ def compile_lines(lines: Lines, *, of: int | None = None) -> Curves:
     memory allows. Where these are a part of more curves, of which there are `of`, they are made as these would be.
     """
     number = len(lines.values) if of is None else of
-    if number <= _MOST_CURVES_WITH_OWN_KNOTS:
+    if number <= MOST_CURVES_WITH_OWN_KNOTS:
         return place_knots(lines, DEFAULT_ERROR)
     logits = _shared_logits(lines.knots, _MOST_SHARED_VALUES // number)
     values = np.empty((len(lines.values), len(logits)))
@@ -334,7 +334,7 @@ def compiled_error(lines: Lines) -> float:
     On a shared grid it is measured on a sample of the curves.
     """
     number = len(lines.values)
-    if number <= _MOST_CURVES_WITH_OWN_KNOTS:
+    if number <= MOST_CURVES_WITH_OWN_KNOTS:
         return DEFAULT_ERROR
     logits = _shared_logits(lines.knots, _MOST_SHARED_VALUES // number)
     inside = logits[(logits >= lines.knots[0]) & (logits <= lines.knots[-1])]

@@ -304,7 +304,7 @@ class Exported:
     def of(model: CalibrationModel) -> "Exported":
         """Return all that predict can be asked for, as curves; refuse more combinations than a file can hold."""
         contexts = model.contexts
-        if not model.asks_family:
+        if not model.sums_up:
             return Exported(contexts, model.curves).of_needed_fields()
         assert model.family is not None
         every = contexts.completed(MOST_COMBINATIONS)

@@ -538,7 +538,6 @@ def money_of_cells(
 ) -> Money | None:
     """Return the money of the rows behind a sketch by its sums of values; None if it has none.
 
-    The sums of values are those of wider cells; a wide cell has the mean probability of its cells.
     """
     if sketch.value_kind is None:
         return None
@@ -555,10 +554,6 @@ def rows_of_cells(p: FloatArray, sketch: Sketch) -> tuple[ValueRows, IntArray | 
         values = RowValues(mean_values(*sums)[sketch.context] / VALUE_UNITS, per_positive=True)
         rows = values.rows(p, sketch.rate, sketch.cells.sums[:, 0])
         return replace(rows, variance=rows.variance / sketch.scale), slice(None)
-    first, group = sketch.value_groups
-    each, positive = sketch.cells.sums.T[:2]
-    weight, positives = sums_by(group, each, len(first)), sums_by(group, positive, len(first))
-    mean = sums_by(group, each * p, len(first)) / weight
-    spread = sums_by(group, each * p * (1.0 - p), len(first)) / weight
-    worth, observed, squares = (sketch.values[first] / VALUE_UNITS).T
-    return ValueRows(mean, worth, observed, squares * spread, weight, positives), first
+    weight, positives = sketch.cells.sums.T[:2]
+    worth, observed, squares = (sketch.values / VALUE_UNITS).T
+    return ValueRows(p, worth, observed, squares * p * (1.0 - p), weight, positives), slice(None)

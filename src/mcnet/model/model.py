@@ -16,13 +16,13 @@ from mcnet._shared.arrays import CodeArray, FloatArray, IndexArray, IntArray, Sc
 from mcnet._shared.messages import counted
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
-from mcnet.curves.family import CurveFamily, FamilyEvaluator, family_problem
+from mcnet.curves.family import CurveFamily, family_problem
 from mcnet.curves.rising_sum import RisingSum, distinct_keys
 from mcnet.errors import Advice, InputError, NotSupportedError
 from mcnet.model.bands import Bands, Uncertainty, check_level
 from mcnet.model.small_batches import SmallBatches
 from mcnet.rows.columns import as_array, as_floats, check_lengths, scores_column, warn_of_other_order
-from mcnet.rows.contexts import ANY, Contexts, distinct_contexts
+from mcnet.rows.contexts import Contexts, distinct_contexts
 from mcnet.rows.fields import UNNAMED, FieldColumn
 
 if TYPE_CHECKING:
@@ -123,15 +123,15 @@ class CalibrationModel:
     provenance: dict[str, Any] = field(default_factory=dict)
     """The history of the fit, for people: no probability depends on it."""
     evaluation: Evaluation = "curves"
-    """Whether contexts without a curve of their own are sums of parts, or what models of schema 2 make of them."""
+    """Whether contexts without a curve of their own are sums of parts, or have the pooled curve."""
 
     def __post_init__(self) -> None:
         """Refuse curves that break the guarantee."""
         problem = self.curves.problem(number=1 + (len(self.contexts) if self.fields else 0), monotone=self.monotone)
         if problem is None and self.family is not None:
             problem = family_problem(self.family, [len(known) for known in self.contexts.values])
-        if problem is None and self.sums_up and (self.family is None or len(self.fields) < 2):
-            problem = "they are to be summed up over fields, which needs a family of curves and several fields"
+        if problem is None and self.sums_up and (self.family is None or not self.fields):
+            problem = "they are to be summed up over fields, which needs a family of curves and a field"
         if problem is not None:
             raise InputError(f"the curves of this model are not valid: {problem}")
         columns = self.provenance.get("columns")
@@ -151,13 +151,7 @@ class CalibrationModel:
     @property
     def without_features(self) -> bool:
         """Whether these are the curves that a calibrator with features keeps for rows without them."""
-        # Models of schema version 1 said so by a parameter.
-        return self.method == "with-features" or self.parameters.get("auxiliary") is True
-
-    @property
-    def is_family(self) -> bool:
-        """Whether the family makes these very curves; with isotonic fits mixed in they are more than it knows."""
-        return self.family is not None and not self.isotonic_share
+        return self.method == "with-features"
 
     @property
     def sums_up(self) -> bool:
@@ -183,18 +177,7 @@ class CalibrationModel:
 
     @cached_property
     def _small_batches(self) -> SmallBatches:
-        family = None if not self.asks_family or self.sums_up else self._family_evaluator
-        return SmallBatches(self.contexts, self.curves, family, self.rising_sum if self.sums_up else None)
-
-    @cached_property
-    def _family_evaluator(self) -> FamilyEvaluator:
-        assert self.family is not None
-        return FamilyEvaluator(self.family)
-
-    @cached_property
-    def asks_family(self) -> bool:
-        """Whether combinations of known values without a curve of their own are asked of the family."""
-        return self.sums_up or (self.family is not None and not self.contexts.complete)
+        return SmallBatches(self.contexts, self.curves, self.rising_sum if self.sums_up else None)
 
     def predict(
         self,
@@ -253,9 +236,6 @@ class CalibrationModel:
         if result is None:
             scores_column(score)
             raise self._not_codes()
-        if self.asks_family and field is not None:
-            assert which is not None
-            self._ask_family(result, score, which, self.contexts.given(field))
         return result
 
     def predict_cells(self, sketch: "Sketch") -> FloatArray:
@@ -280,12 +260,7 @@ class CalibrationModel:
             own = sketch.contexts.columns(sketch.contexts.all())
             table = self.contexts.field_codes([column for column in own if column.name in self.fields])
             return self._summed_up(sketch.score, table, sketch.context)
-        which = self.contexts.indices_of(sketch.contexts)[sketch.context]
-        result = self._evaluator(sketch.score, which, 1)
-        if self.asks_family:
-            columns = sketch.contexts.columns(sketch.context)
-            self._ask_family(result, sketch.score, which, [column for column in columns if column.name in self.fields])
-        return result
+        return self._evaluator(sketch.score, self.contexts.indices_of(sketch.contexts)[sketch.context], 1)
 
     # A sum of parts: contexts are numbered by the codes of their values, "any other value" (-1) among them.
 
@@ -329,16 +304,6 @@ class CalibrationModel:
             if len(rows):
                 result[rows] = self._evaluator(score[rows], own[rows], 1)
         return result
-
-    def _ask_family(self, result: FloatArray, score: FloatArray, which: IndexArray, columns: list[FieldColumn]) -> None:
-        """Compute the rows whose combination of values has no curve of its own."""
-        unknown = np.flatnonzero(which < 0)
-        if len(unknown):
-            own = self.contexts.field_codes([column[unknown] for column in columns])
-            asked = (own != ANY).any(axis=1)  # where no value is known, the pooled curve holds
-            if asked.any():
-                unknown = unknown[asked]
-                result[unknown] = self._family_evaluator.predict(score[unknown], own[asked])
 
     def predict_one(self, score: float, field: Any = None, *, score_type: ScoreType | None = None) -> float:
         """Return the calibrated probability of one score as a plain float: what `predict` gives, sooner.
@@ -402,17 +367,14 @@ class CalibrationModel:
         return InputError(f"codes are whole numbers from -1 to {self._most_codes - 1:d}, as codes(field) returns them")
 
     def _no_codes(self) -> NotSupportedError:
-        own = "number" if self.sums_up else "curve"
         return NotSupportedError(
-            f"not every combination of {' × '.join(self.fields)} has its own {own}, so codes cannot represent all "
-            "rows; call predict(scores, field=…)"
+            f"{' × '.join(self.fields)} have more combinations than 64 bits can number; call predict(scores, field=…)"
         )
 
     def codes(self, field: Any) -> IndexArray | None:
         """Return the context of each row as a number, -1 where it is unseen; None for a model without fields.
 
-        A model of several fields in a file of schema 2 refuses if not every combination of values has its own curve: a
-        number would lose the values that `predict(field=…)` still knows.
+        A model of very many combinations, whose numbers 64 bits cannot hold, refuses.
 
         Parameters
         ----------
@@ -422,9 +384,9 @@ class CalibrationModel:
         -------
         array : one number per row; None for a model without fields.
         """
-        if not self.asks_family:
+        if not self.sums_up:
             return self._looked_up(field)
-        if not self.sums_up or self._strides is None:
+        if self._strides is None:
             raise self._no_codes()
         self._check_field(field)
         return self._keys(self.contexts.given(field)) - np.int64(1)

@@ -1,4 +1,4 @@
-"""The model's JSON file: its schema, its checksum, and older versions of it."""
+"""The model's JSON file: its schema and its checksum."""
 
 import json
 from collections.abc import Sequence
@@ -11,9 +11,8 @@ import numpy as np
 from mcnet._shared.arrays import CodeArray, ScoreType
 from mcnet._shared.files import checksum, disk_path, whole_file
 from mcnet._shared.messages import warn
-from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves, CurveUncertainty
-from mcnet.curves.family import CurveFamily, family_problem
+from mcnet.curves.family import CurveFamily
 from mcnet.errors import (
     Advice,
     FileFormatError,
@@ -29,16 +28,7 @@ from mcnet.rows.derived import check_edges
 from mcnet.rows.fields import NUMBER, derivation
 from mcnet.rows.locations import is_store
 
-# The schema of a model file: which keys it has, and of what types. What a file asks for is bounded here, too.
-
-EVERY_VALUE: Literal["every value"] = "every value"
-EVERY_COMBINATION: Literal["every combination"] = "every combination"
-
-MOST_COMBINATIONS_BY_NAME = 250_000
-"""More combinations than this are listed one by one, so that a small file cannot ask for a large table."""
-
-MOST_FAMILY_NUMBERS = 100_000_000
-"""The most contexts × knots that a family in a file may be compiled to: 0.8 GB."""
+# The schema of a model file: which keys it has, and of what types.
 
 
 class _Strict(msgspec.Struct, forbid_unknown_fields=True):
@@ -92,14 +82,10 @@ class DerivedDocument(_Strict):
 
 
 class ModelDocument(_Strict):
-    """A model file: either grids and curves, or contexts and the family that makes their curves.
-
-    Schema version 3 has `derived` fields, or the evaluation "sum": contexts without a curve are sums of parts of the
-    family. A model with neither is written in version 2, which earlier versions read.
-    """
+    """A model file: grids and curves, and the family whose parts the other contexts add up, if the evaluation is "sum"."""
 
     format: Literal["mcnet calibration model"]
-    schema: Literal[2, 3]
+    schema: Literal[1]
     method: str
     monotone: bool
     score_type: ScoreType
@@ -110,9 +96,8 @@ class ModelDocument(_Strict):
     provenance: dict[str, Any]
     fields: list[FieldDocument]
     checksum: str
-    contexts: list[list[int]] | Literal["every value", "every combination"] | None = None
-    grids: list[list[float]] | None = None
-    curves: list[CurveDocument] | None = None
+    grids: list[list[float]]
+    curves: list[CurveDocument]
     family: FamilyDocument | None = None
     uncertainty: dict[str, Any] | None = None
     derived: dict[str, DerivedDocument] | None = None
@@ -122,7 +107,7 @@ class ModelDocument(_Strict):
 def validated(document: dict[str, Any]) -> ModelDocument:
     """Return the document as what the schema says it is; raise InputError naming the first thing that is not.
 
-    >>> validated({"format": "mcnet calibration model", "schema": 2, "method": 3})
+    >>> validated({"format": "mcnet calibration model", "schema": 1, "method": 3})
     Traceback (most recent call last):
     mcnet.errors.InputError: Expected `str`, got `int` - at `$.method`
     """
@@ -146,41 +131,14 @@ def validated(document: dict[str, Any]) -> ModelDocument:
         if (one.kind == NUMBER) != (one.edges is not None):
             raise InputError(f"the derived field {name!r} is a {one.kind}, and its edges do not fit that")
     lacking = [name for name in names if derivation(name) is not None and name not in (result.derived or {})]
-    if lacking and result.schema > 2:
+    if lacking:
         raise InputError(f"the field {lacking[0]!r} is derived from a column, and the file does not say how")
-    if (result.curves is None) != (result.grids is None) or (result.curves is None) == (result.contexts is None):
-        raise InputError("a file has either grids and curves, or contexts and a family of curves")
-    if result.curves is None and result.family is None:
-        raise InputError("it holds neither curves nor a family of curves")
-    if result.evaluation is not None and result.schema == 2:
-        raise InputError(f"the schema is 2 and the evaluation {result.evaluation!r}, which is of schema 3")
     return result
-
-
-# Model files of schema version 1, in which the history of the fit decided how to serve.
-
-
-def upgraded(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document of version 1 as one of version 2."""
-    history = document.get("provenance")
-    if not isinstance(history, dict):
-        raise InputError(f"the provenance is {type(history).__name__}, not an object")
-    columns = history.get("columns")
-    return document | {
-        "schema": 2,
-        "score_type": columns.get("score_type", "probability") if isinstance(columns, dict) else "probability",
-        "total_weight": history.get("weight", 0.0),
-        "balanced_by": history.get("balanced_by", []),
-        "isotonic_share": history.get("isotonic_share", 0.0),
-    }
 
 
 # The model file: plain JSON with a schema version and a checksum, readable by a person, never pickle.
 
-SCHEMA = 3
-"""The newest schema; a file is written in the oldest one that has all that its model needs."""
-_MOST_EXPLICIT_KNOTS = 30_000
-"""Up to this many knots the curves of a family are written one by one."""
+SCHEMA = 1
 
 
 def model_document(model: CalibrationModel) -> dict[str, Any]:
@@ -189,7 +147,7 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
     rows = model.contexts.table.tolist() if model.fields else []
     document = {
         "format": "mcnet calibration model",
-        "schema": SCHEMA if model.contexts.derived or model.sums_up else 2,
+        "schema": SCHEMA,
         "method": model.method,
         "monotone": model.monotone,
         "score_type": model.score_type,
@@ -212,22 +170,16 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
         }
     if model.sums_up:
         document["evaluation"] = model.evaluation
-    explicit = len(model.contexts) > 0 if model.sums_up else len(curves.probabilities) <= _MOST_EXPLICIT_KNOTS
-    if model.is_family and model.fields and not explicit:
-        # Very many curves are written as what they are made from, and compiled again when loaded.
-        document["contexts"] = _contexts_document(model.contexts)
-    else:
-        document["grids"] = [knots.tolist() for knots in np.split(curves.knots, curves.grid_start[1:-1])]
-        document["curves"] = [
-            {
-                "context": None if curve == 0 else [None if code == ANY else code for code in rows[curve - 1]],
-                "grid": int(curves.grid_of[curve]),
-                "probabilities": probabilities.tolist(),
-            }
-            for curve, probabilities in enumerate(np.split(curves.probabilities, curves.value_start[1:-1]))
-        ]
-    served = "contexts" in document or not model.contexts.complete or model.uncertainty is not None
-    if model.family is not None and served:
+    document["grids"] = [knots.tolist() for knots in np.split(curves.knots, curves.grid_start[1:-1])]
+    document["curves"] = [
+        {
+            "context": None if curve == 0 else [None if code == ANY else code for code in rows[curve - 1]],
+            "grid": int(curves.grid_of[curve]),
+            "probabilities": probabilities.tolist(),
+        }
+        for curve, probabilities in enumerate(np.split(curves.probabilities, curves.value_start[1:-1]))
+    ]
+    if model.family is not None and (model.sums_up or model.uncertainty is not None):
         document["family"] = model.family.to_dict()
     if model.uncertainty is not None:
         document["uncertainty"] = model.uncertainty.to_dict()
@@ -335,12 +287,12 @@ def parse_model(text: str, path: str) -> CalibrationModel:
     if not isinstance(document, dict) or document.get("format") != "mcnet calibration model":
         raise FileFormatError(f"{path} is JSON but not a model of mcnet; save one with calibrator.save(path)")
     schema = document.get("schema")
-    if type(schema) is not int or not 1 <= schema <= SCHEMA:
-        raise FileFormatError(f"{path} has schema {schema}; this mcnet reads 1 to {SCHEMA}: upgrade mcnet")
+    if type(schema) is not int or schema != SCHEMA:
+        raise FileFormatError(f"{path} has schema {schema}; this mcnet reads {SCHEMA}: upgrade mcnet")
     if not _intact(document):
         raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; save the model again")
     try:
-        return _model(validated(upgraded(document) if schema == 1 else document))
+        return _model(validated(document))
     except (McnetError, KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         problem = " ".join(str(error).split())
         raise FileFormatError(f"{path} does not hold a valid model ({problem}); save the model again") from None
@@ -362,31 +314,12 @@ def _intact(document: dict[str, Any]) -> bool:
         return False
 
 
-def _contexts_document(contexts: Contexts) -> list[list[int]] | str:
-    """Return the table of contexts; a word for the two tables that need no writing out."""
-    if len(contexts.names) == 1 and np.array_equal(contexts.table[:, 0], contexts.all()):
-        return EVERY_VALUE
-    if contexts.complete and len(contexts) <= MOST_COMBINATIONS_BY_NAME:
-        return EVERY_COMBINATION
-    return contexts.table.tolist()  # type: ignore[no-any-return]
-
-
 def _model(document: ModelDocument) -> CalibrationModel:
     names = tuple(field.name for field in document.fields)
     values = tuple(tuple(field.values) for field in document.fields)
     family = None if document.family is None else CurveFamily.from_dict(msgspec.to_builtins(document.family))
-    if document.curves is not None and document.grids is not None:
-        table = _curve_contexts(document.curves, values)
-        curves = _curves(document.curves, document.grids)
-    else:
-        assert family is not None
-        table = _family_contexts(document, names, values)
-        if len(table) * len(family.knots) > MOST_FAMILY_NUMBERS:
-            raise InputError(f"it asks for {len(table):,} curves with {len(family.knots):,} knots, which is too many")
-        problem = family_problem(family, [len(known) for known in values])
-        if problem:
-            raise InputError(problem)
-        curves = family_curves(family, table)[0]
+    table = _curve_contexts(document.curves, values)
+    curves = _curves(document.curves, document.grids)
     cut = {name: one.edges for name, one in (document.derived or {}).items() if one.edges is not None}
     contexts = Contexts(names, values, table, {name: check_edges(name, edges) for name, edges in cut.items()})
     return CalibrationModel(
@@ -438,23 +371,6 @@ def _curve_contexts(curves: list[CurveDocument], values: Sequence[tuple[str | No
             raise InputError("a curve other than the first names no context")
         rows.append([ANY if code is None else code for code in entry.context])
     return _table(rows, values)
-
-
-def _family_contexts(
-    document: ModelDocument, names: tuple[str, ...], values: tuple[tuple[str | None, ...], ...]
-) -> CodeArray:
-    """Return the contexts of a family, listed or named by a word, one row of codes each."""
-    written = document.contexts
-    if isinstance(written, list):
-        return _table(written, values)
-    if written == EVERY_VALUE and len(values) == 1:
-        return np.arange(len(values[0]), dtype=np.int32)[:, None]
-    known = Contexts(names, values, np.zeros((0, len(names)), dtype=np.int32))
-    if written != EVERY_COMBINATION or len(values) < 2:
-        raise InputError(f"the contexts are {written!r}, and there are {len(values)} fields")
-    if known.combinations > MOST_COMBINATIONS_BY_NAME:
-        raise InputError(f"it asks for {known.combinations:,.0f} combinations of field values, which is too many")
-    return known.completed(MOST_COMBINATIONS_BY_NAME).table
 
 
 def _table(rows: list[list[int]], values: Sequence[tuple[str | None, ...]]) -> CodeArray:

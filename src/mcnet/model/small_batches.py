@@ -11,9 +11,8 @@ import numpy as np
 
 from mcnet._shared.arrays import SCORE_FLOOR, FloatArray
 from mcnet.curves.curves import Curves
-from mcnet.curves.family import FamilyEvaluator
 from mcnet.curves.rising_sum import RisingSum, SumLine
-from mcnet.rows.contexts import ANY, Contexts
+from mcnet.rows.contexts import Contexts
 from mcnet.rows.fields import FieldColumn
 
 MOST_ROWS = 8
@@ -77,21 +76,13 @@ def _unusual(values: tuple[Any, ...]) -> bool:
 class SmallBatches:
     """Predicts lists of up to MOST_ROWS rows, and leaves whatever is unusual about them to the array path."""
 
-    def __init__(
-        self,
-        contexts: Contexts,
-        curves: Curves,
-        family: FamilyEvaluator | None = None,
-        rising_sum: RisingSum | None = None,
-    ) -> None:
+    def __init__(self, contexts: Contexts, curves: Curves, rising_sum: RisingSum | None = None) -> None:
         """Start without lines but those of a model without fields; a curve's are made when it is first asked for.
 
-        A `family` serves combinations of known values that have no curve of their own, a `rising_sum` all combinations
-        that have none.
+        A `rising_sum` serves the combinations that have no curve of their own.
         """
         self._contexts = contexts
         self._curves = curves
-        self._family = family
         self._rising_sum = rising_sum
         self._lines: dict[int, Lines] = {}
         self._by_value: dict[Any, Any] = {}
@@ -128,37 +119,27 @@ class SmallBatches:
             if not 0.0 <= score <= 1.0:
                 return None
             score = _FLOOR if score < _FLOOR else _TOP
-        values: tuple[Any, ...] = ()
         lines: Lines | SumLine | None
         if field is None:
             lines = self._without
         elif type(field) is tuple:
-            lines, values = self._find(field), field
+            lines = self._find(field)
         elif type(field) in _PLAIN:
             lines = self._by_value.get(field) or self._find((field,))
         elif isinstance(field, Mapping):
             names = self._contexts.names
             field = self._contexts.by_field(field) if self._contexts.derived else field
             known = len(field) == len(names) and all(name in field for name in names)
-            values = tuple([field[name] for name in names]) if known else self._with_useless(field)
-            lines = self._find(values)
+            lines = self._find(tuple([field[name] for name in names]) if known else self._with_useless(field))
         else:
             lines = self._find((field,))
-        if lines is not None:
-            return _at(lines, score)
-        return None if self._family is None else self._by_family(self._family, values, score)
+        return None if lines is None else _at(lines, score)
 
     def _with_useless(self, field: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the values of a row that lacks fields without known values, where any value does; () for others."""
         names, needed = self._contexts.names, self._contexts.needed
         known = set(needed) <= set(field) <= set(names)
         return tuple([field.get(name) for name in names]) if known else ()
-
-    def _by_family(self, family: FamilyEvaluator, values: tuple[Any, ...], score: float) -> float | None:
-        """Return the probability of a combination without a curve; None for values that cannot be a context."""
-        if len(values) != len(self._contexts.names) or _unusual(values):
-            return None
-        return family.predict_one(score, self._contexts.codes_of(values))
 
     def _several(self, scores: Any, field: Any) -> FloatArray | None:
         numbers = _items(scores)
@@ -213,12 +194,6 @@ class SmallBatches:
         if _unusual(values):
             return None
         context = self._contexts.find(values)
-        if (
-            context < 0
-            and self._family is not None
-            and (codes := self._contexts.codes_of(values)).count(ANY) < len(codes)
-        ):
-            return None  # where no value is known, the pooled curve holds
         lines: Lines | SumLine
         if context < 0 and self._rising_sum is not None:
             lines = self._rising_sum.line(self._contexts.codes_of(values))

@@ -366,7 +366,7 @@ def _from_arrow(name: str, column: Any) -> FieldColumn:
 
 def _from_distinct_texts(name: str, codes: NDArray[Any], texts: Any) -> FieldColumn:
     """Return the column of codes into a Polars column of distinct texts, which are canonical already."""
-    order = texts.arg_sort().to_numpy()  # the order of bytes in UTF-8 is that of Python's texts
+    order = texts.arg_sort(nulls_last=True).to_numpy()  # the order of bytes in UTF-8 is that of Python's texts
     numbers = np.empty(len(order), dtype=np.int32)
     numbers[order] = np.arange(len(order), dtype=np.int32)
     return FieldColumn(name, codes, tuple(texts.gather(order).to_list()), numbers)

@@ -85,17 +85,12 @@ class Dialect:
     """The expression of a timestamp cut to a unit: minute, hour, day, month or year."""
     weekday: str = "EXTRACT(ISODOW FROM {})"
     """The expression of the day of the week of a timestamp, from 1 for Monday to 7."""
-    inline: str = "(VALUES {rows}) AS t ({names})"
-    """A table whose rows are in the text of the query; {typed} has the names with their types."""
     casts_booleans: bool = True
     """Whether a boolean can be cast to a double."""
     goes_by_row: bool = False
     """Whether compiled code goes from row to row, and leaves out conditions that need no test."""
     ignores_case: bool = False
     """Whether names of columns that differ only in case are one column."""
-    sorted_array: str | None = None
-    """The aggregate that is an array of {value} in the order of {key}, where the engine finds items of arrays faster
-    than it joins; item i of an array a is a[i], counted from 0."""
     computed: tuple[str, str] = ("CROSS JOIN LATERAL (SELECT {} AS x) AS mcnet__s", "mcnet__s.x")
     """What follows a table in FROM so that an expression of its columns has a name, and the name."""
     named_columns: str | None = "\nCROSS JOIN LATERAL (SELECT {columns}) AS {table}"
@@ -210,21 +205,6 @@ class Dialect:
             name: f"{table}.{name}" for name in expressions
         }
 
-    def inline_table(self, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> str:
-        """Return what FROM takes for a table of literals.
-
-        Parameters
-        ----------
-        columns : names and types, a type being "whole", "double" or "text".
-        rows : literals.
-        """
-        types = {"whole": self.whole_type, "double": self.double_type, "text": self.text_type}
-        return self.inline.format(
-            names=", ".join(name for name, _ in columns),
-            typed=", ".join(f"{name} {types[kind]}" for name, kind in columns),
-            rows=",\n    ".join(f"({', '.join(row)})" for row in rows),
-        )
-
 
 def name_parts(name: str | Sequence[str]) -> tuple[str, ...]:
     """Return the parts of a table's name: dots divide a text, a sequence is taken as it is."""
@@ -295,7 +275,6 @@ DIALECTS = {
             weekday="MOD(EXTRACT(DAYOFWEEK FROM {}) + 5, 7) + 1",
             casts_booleans=False,
             ignores_case=True,
-            inline="UNNEST([STRUCT<{typed}>{rows}])",
             computed=("CROSS JOIN UNNEST([{}]) AS mcnet__s", "mcnet__s"),
             named_columns="\nCROSS JOIN UNNEST([STRUCT({columns})]) AS {table}",
             create_table="CREATE OR REPLACE TABLE {table} ({columns})",
@@ -339,7 +318,6 @@ DIALECTS = {
             weekday="(WEEKDAY({}) + 1)",
             goes_by_row=True,
             ignores_case=True,
-            sorted_array="TRANSFORM(SORT_ARRAY(COLLECT_LIST(STRUCT({key} AS a, {value} AS b))), t -> t.b)",
             create_table="CREATE TABLE {table} ({columns}) USING parquet",
         ),
         Dialect(
@@ -359,7 +337,6 @@ DIALECTS = {
             fetched="accurateCast({0}, multiIf(match(toTypeName({0}), '(^|[(])(Enum|UUID|IPv[46]|U?Int(128|256))'), "
             "'Nullable(String)', match(toTypeName({0}), '(^|[(])DateTime($|[()])'), "
             "'Nullable(DateTime64(0, ''UTC''))', toTypeName({0})))",
-            inline="values('{typed}', {rows}) AS t",
             computed=("ARRAY JOIN [{}] AS mcnet__s", "mcnet__s"),
             named_columns=None,
             create_table="CREATE OR REPLACE TABLE {table} ({columns}) ENGINE = MergeTree ORDER BY ({key})",

@@ -3,7 +3,7 @@
 - `sketch`: `Sketch`, the table. `grid`: its cells, and which one a score falls into. `merge`: sums
   of sketches. `views`, `folds`: orders, parts and folds of a sketch.
 - From rows: `scan` (log files and tables), `build` (the one loop for all rows), `accumulate` (the hot loop).
-- From a database: `connection`, and `query` (the SQL, and its result as a sketch), made of `query_rows` and
-  `query_cells`.
+- From a database: `connection`, and `query` (the SQL, and its result as a sketch), of the columns of
+  `query_rows`.
 - `sketch_file`: Parquet with a checksum.
 """

@@ -1,6 +1,6 @@
 """Rows into cells, batch after batch: the hot loop of sketching, with numba and the same in NumPy."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from mcnet.rows.columns import scores_column
 from mcnet.rows.contexts import Contexts, distinct_combinations
 from mcnet.rows.fields import Edges, FieldColumn
 from mcnet.rows.spec import ValueKind
-from mcnet.sketch.grid import POSITION_UNITS, VALUE_UNITS, CellParts, Cells, Grid, LogitGrid, value_groups
+from mcnet.sketch.grid import POSITION_UNITS, VALUE_UNITS, CellParts, Cells, Grid, LogitGrid
 
 # The hot loop of sketching: rows into dense cells, with numba, and the same in NumPy without it.
 
@@ -31,26 +31,24 @@ def accumulate_numpy(
     slots: NDArray[Any],
     worth: "Worth | None" = None,
 ) -> bool:
-    """Add rows to `cells[slot, cell]` = (weight, positives, position sum), in the order of the rows.
+    """Add rows to `cells[slot, cell]` = (weight, positives, position sum, and those of `worth`), in their order.
 
-    With `worth` its own sums are added up, too. Without weights each row counts once. Returns False if a score or a
+    Without weights each row counts once. Returns False if a score or a
     label is not inside [0, 1], or a value is none: the cells are then of no use.
     """
     if not inside_unit(scores, labels) or (worth is not None and not worth.valid):
         return False
     keys, positions = grid.locate(clip_scores(scores))
     flat = slots.astype(np.int64) * len(grid) + (keys - grid.first)
-    table = cells.reshape(-1, 3)
+    table = cells.reshape(-1, cells.shape[2])
     each: FloatArray | float = 1.0 if weights is None else weights
     with np.errstate(over="ignore"):  # which a fit refuses, with the reason
         np.add.at(table[:, 0], flat, each)
         np.add.at(table[:, 1], flat, each * labels)
         np.add.at(table[:, 2], flat, each * positions)
     if worth is not None:
-        wide = worth.cells.reshape(-1, 3)
-        flat = slots.astype(np.int64) * worth.cells.shape[1] + worth.wide_of[keys - grid.first]
-        for column, units in enumerate(worth.units(labels, weights).T):
-            np.add.at(wide[:, column], flat, units)
+        for column, units in enumerate(worth.units(labels, weights).T, 3):
+            np.add.at(table[:, column], flat, units)
     return True
 
 
@@ -70,10 +68,10 @@ def _tables(grid: LogitGrid) -> tuple[FloatArray, CodeArray, np.uint64]:
 def _kernel() -> Any:
     top = float(POSITION_UNITS) - 1.0
     # Unsigned places, here as where curves are evaluated, need no comparison with 0.
-    whole, none, one, two = np.uint64, np.uint64(0), np.uint64(1), np.uint64(2)
+    whole, none, one, two, three, four, five = np.uint64, *(np.uint64(n) for n in range(6))
 
-    def kernel(cells, tables, scores, labels, weights, slots, worth, value, inverse):  # type: ignore[no-untyped-def]
-        grid, guide, shift, wide_of = tables
+    def kernel(cells, tables, scores, labels, weights, slots, value, inverse):  # type: ignore[no-untyped-def]
+        grid, guide, shift = tables
         last_bucket = whole(len(guide) - 1)
         clipped, buckets = np.empty(BLOCK), np.empty(BLOCK, np.uint64)
         for begin in range(whole(0), whole(len(scores)), whole(BLOCK)):
@@ -107,13 +105,13 @@ def _kernel() -> Any:
             if value is not None:
                 # As `Worth.units` has it, in the same order of multiplications.
                 for i in range(rows):
-                    slot, wide, amount = whole(slots[begin + i]), whole(wide_of[buckets[i]]), amounts[i]
+                    slot, cell, amount = whole(slots[begin + i]), buckets[i], amounts[i]
                     each = amount if weights is None else amount * weights[begin + i]
                     square = each * amount if inverse is None else each * amount * inverse[begin + i]
                     units = np.floor(each * VALUE_UNITS + 0.5)
-                    worth[slot, wide, none] += units
-                    worth[slot, wide, one] += np.floor(units * label[i] + 0.5)
-                    worth[slot, wide, two] += np.floor(square * VALUE_UNITS + 0.5)
+                    cells[slot, cell, three] += units
+                    cells[slot, cell, four] += np.floor(units * label[i] + 0.5)
+                    cells[slot, cell, five] += np.floor(square * VALUE_UNITS + 0.5)
         return True
 
     return compiled(kernel, clip_into_buckets)
@@ -131,11 +129,10 @@ def accumulate(
     """Do the same as accumulate_numpy, to the last bit, with numba where it is installed."""
     if not numba_installed():
         return accumulate_numpy(cells, grid, scores, labels, weights, slots, worth)
-    money = (None,) * 3 if worth is None else (worth.cells, worth.value, worth.inverse)
+    money = (None, None) if worth is None else (worth.value, worth.inverse)
     given = (scores, labels, weights, slots, *money)
     columns = [None if column is None else np.ascontiguousarray(column) for column in given]
-    wide_of = np.empty(0, dtype=np.int64) if worth is None else np.ascontiguousarray(worth.wide_of)
-    done: bool = _kernel()(cells, (*_tables(grid), wide_of), *columns)
+    done: bool = _kernel()(cells, _tables(grid), *columns)
     return done
 
 
@@ -210,20 +207,10 @@ _INVERSE_UNITS = 1024.0
 
 @dataclass(frozen=True)
 class Worth:
-    """What the positives of some rows are worth, and the sums of wide cells that it is added to.
-
-    Attributes
-    ----------
-    value : of each row.
-    inverse : the inverse propensity of each row, if the rows are weighted by it.
-    cells : Σwv, Σwvy and Σwv² by slot and wide cell, in whole units of 10⁻⁶.
-    wide_of : the wide cell of each cell of the grid.
-    """
+    """What the positives of some rows are worth; the inverse propensity of each, if they are weighted by it."""
 
     value: FloatArray
     inverse: FloatArray | None
-    cells: FloatArray
-    wide_of: CodeArray
 
     @property
     def valid(self) -> bool:
@@ -239,9 +226,6 @@ class Worth:
         squares = money * self.value if self.inverse is None else money * self.value * self.inverse
         units = np.floor(money * VALUE_UNITS + 0.5)
         return np.column_stack([units, np.floor(units * labels + 0.5), np.floor(squares * VALUE_UNITS + 0.5)])
-
-
-_NOWHERE = np.empty(0, dtype=np.int32)
 
 
 @dataclass
@@ -286,7 +270,6 @@ class Accumulator:
         self._folds = folds
         self._contexts = RunningContexts()
         self._dense: FloatArray | None = None
-        self._dense_worth: FloatArray | None = None
         self._sparse = CellParts()
         self._compact = 0
 
@@ -317,7 +300,7 @@ class Accumulator:
         contexts = self._contexts.number(fields, len(scores))
         slots = contexts if folds is None else contexts * self._folds + folds
         needed = len(self._contexts) * self._folds
-        worth = None if value is None else Worth(value, inverse, np.empty((0, 0, 3)), _NOWHERE)
+        worth = None if value is None else Worth(value, inverse)
         if isinstance(self._grid, LogitGrid):
             cells = needed * len(self._grid)
             worth_a_block = self._dense is not None or cells <= _DENSE_CELLS_PER_ROW * self.rows
@@ -337,20 +320,10 @@ class Accumulator:
 
     def finish(self) -> tuple[Contexts, Cells]:
         """Return the contexts that have rows, in canonical order, and their cells."""
-        worth = None
-        if len(self._sparse) == 0 and self._dense is not None:
-            # Values of dense cells alone are added after the sort, which then has half as many columns.
-            cells, worth = self._dense_cells(), self._dense_worth
-            self._dense = self._dense_worth = None
-        else:
-            self._dense_to_sparse()
-            cells = self._sparse.together()
+        self._dense_to_sparse()
+        cells = self._sparse.together()
         contexts, places = self._contexts.finish(cells.context)
-        numbers: IndexArray = np.flatnonzero(np.bincount(cells.context) if worth is not None else ())
-        cells = Cells(places[cells.context], cells.key, cells.fold, cells.sums).added_up_in_place()
-        if worth is not None:
-            cells = self._with_worth(cells, worth, numbers[np.argsort(places[numbers])])
-        return contexts, cells
+        return contexts, Cells(places[cells.context], cells.key, cells.fold, cells.sums).added_up_in_place()
 
     def _add_dense(
         self,
@@ -362,17 +335,13 @@ class Accumulator:
         needed: int,
         worth: Worth | None,
     ) -> bool:
-        before = self._dense if self._dense is not None else np.zeros((0, len(grid), 3))
+        width = 3 if worth is None else 6
+        before = self._dense if self._dense is not None else np.zeros((0, len(grid), width))
         # Doubled, so that growing is rare, but never beyond the limit.
         size = (
             max(needed, min(2 * len(before), _MOST_DENSE_CELLS // len(grid))) if needed > len(before) else len(before)
         )
         self._dense = before = _grown(before, size)
-        if worth is not None:
-            wide = _wide_of(grid)
-            known = self._dense_worth if self._dense_worth is not None else np.zeros((0, int(wide[-1]) + 1, 3))
-            self._dense_worth = _grown(known, size)
-            worth = replace(worth, cells=self._dense_worth, wide_of=wide)
         add = accumulate if self.rows >= NUMBA_FROM else accumulate_numpy
         return add(before, grid, scores, labels, weights, slots, worth)
 
@@ -403,40 +372,14 @@ class Accumulator:
         """Move what the dense block has to the sorted cells."""
         if self._dense is None:
             return
-        cells = self._dense_cells()
-        if self._dense_worth is not None:
-            cells = self._with_worth(cells, self._dense_worth, np.arange(len(self._contexts)))
-        self._sparse.add(cells)
-        self._dense = self._dense_worth = None
-
-    def _dense_cells(self) -> Cells:
-        """Return the dense cells without their values."""
-        assert self._dense is not None
         assert isinstance(self._grid, LogitGrid)
         flat = np.flatnonzero(self._dense[:, :, 0])
         slots, cells = np.divmod(flat, len(self._grid))
         fold = (slots % self._folds).astype(np.int16)
         context = (slots // self._folds).astype(np.int32)
-        sums = np.ascontiguousarray(self._dense.reshape(-1, 3)[flat].T).T  # column after column, as sorting takes them
-        return Cells(context, cells + self._grid.first, fold, sums)
-
-    def _with_worth(self, cells: Cells, worth: FloatArray, numbers: IndexArray) -> Cells:
-        """Return cells with the values of each wide cell in its first one; `numbers` has that of each context."""
-        assert isinstance(self._grid, LogitGrid)
-        wide = _wide_of(self._grid)[cells.key - self._grid.first]
-        if self._folds == 1:  # the cells are in order
-            starts = np.ones(len(cells), dtype=bool)
-            np.not_equal(wide[1:], wide[:-1], out=starts[1:])
-            starts[1:] |= cells.context[1:] != cells.context[:-1]
-            first = np.flatnonzero(starts)
-        else:
-            first, _ = value_groups(cells, self._grid)
-        slots = numbers[cells.context[first]] * self._folds + cells.fold[first]
-        sums = np.zeros((6, len(cells)))
-        sums[:3] = cells.sums.T
-        for column, values in zip(sums[3:], worth[slots, wide[first]].T, strict=True):
-            column[first] = values
-        return Cells(cells.context, cells.key, cells.fold, sums.T, gathered=True)
+        sums = self._dense.reshape(-1, self._dense.shape[2])[flat]
+        self._sparse.add(Cells(context, cells + self._grid.first, fold, sums))
+        self._dense = None
 
 
 def _grown(table: FloatArray, size: int) -> FloatArray:
@@ -446,11 +389,3 @@ def _grown(table: FloatArray, size: int) -> FloatArray:
     result = np.zeros((size, *table.shape[1:]))
     result[: len(table)] = table
     return result
-
-
-@cache
-def _wide_of(grid: LogitGrid) -> CodeArray:
-    """Return the number of the wide cell, from 0, that each cell of a grid lies in."""
-    wide = grid.wide(np.arange(len(grid)) + grid.first)
-    numbers: CodeArray = (wide - wide[0]).astype(np.int32)
-    return numbers

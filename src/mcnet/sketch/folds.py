@@ -56,11 +56,10 @@ def split_counts(weight: FloatArray, positives: FloatArray, folds: int, seed: in
     return negatives + positive, positive
 
 
-def split_cells(cells: Cells, folds: int, seed: int, values: FloatArray | None = None, scale: float = 1.0) -> Cells:
+def split_cells(cells: Cells, folds: int, seed: int, scale: float = 1.0) -> Cells:
     """Split the rows behind each cell into folds at random; the folds of a cell add up to it.
 
-    `values` has the three sums of values of each cell, if the rows have a value: they are divided as the rows are.
-    `scale` times the weight of a cell is its number of rows.
+    Sums of values are divided as the rows are. `scale` times the weight of a cell is its number of rows.
     """
     total, positions = cells.sums[:, 0], cells.sums[:, 2]
     weight, positives = split_counts(total * scale, cells.sums[:, 1] * scale, folds, seed)
@@ -75,8 +74,8 @@ def split_cells(cells: Cells, folds: int, seed: int, values: FloatArray | None =
     last = weight.shape[1] - 1 - np.argmax(weight[whole, ::-1] > 0.0, axis=1)
     shares[whole, last] += positions[whole] - shares[whole].sum(axis=1)
     sums = np.column_stack([weight[cell, fold], positives[cell, fold], shares[cell, fold]])
-    if values is not None:
+    if cells.sums.shape[1] > 3:
         of_weight = sums[:, 0] / total[cell]
         of_positives = np.divide(sums[:, 1], cells.sums[cell, 1], out=of_weight.copy(), where=cells.sums[cell, 1] > 0.0)
-        sums = np.column_stack([sums, values[cell] * np.column_stack([of_weight, of_positives, of_weight])])
+        sums = np.column_stack([sums, cells.sums[cell, 3:] * np.column_stack([of_weight, of_positives, of_weight])])
     return Cells(cells.context[cell], cells.key[cell], fold.astype(np.int16), sums).added_up()

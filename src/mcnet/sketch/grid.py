@@ -21,8 +21,6 @@ POSITION_UNITS = 1 << 20
 VALUE_UNITS = 1e6
 """Sums of values are whole numbers of this part of a unit of money (and its squares), for the same reason."""
 _SMALLEST_VALUE = 0.002
-_WIDE_CELLS_PER_LOGIT = 16
-"""Sums of values are kept for wider cells: money is looked at in ten bins of scores, not in thousands of cells."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,12 @@ class LogitGrid:
         # Positions were rounded down: half a unit back makes the mean unbiased.
         return self.edges[cells] + (positions + 0.5) / self.units_per_score[cells]
 
+    def positions(self, keys: IntArray, scores: FloatArray) -> FloatArray:
+        """Return the positions of mean scores inside their cells, as `scores` reads them."""
+        cells = keys - self.first
+        positions = (scores - self.edges[cells]) * self.units_per_score[cells] - 0.5
+        return np.clip(positions, 0.0, POSITION_UNITS - 1.0)
+
     def lower(self, keys: IntArray) -> FloatArray:
         """Return the lower edge of each cell."""
         return self.edges[keys - self.first]
@@ -79,10 +83,6 @@ class LogitGrid:
     def knows(self, keys: IntArray) -> bool:
         """Tell whether every key is one of a cell of this grid."""
         return bool(((keys >= self.first) & (keys < self.first + len(self))).all())
-
-    def wide(self, keys: IntArray) -> IntArray:
-        """Return the number of the wide cell that each cell lies in."""
-        return keys // max(self.resolution // _WIDE_CELLS_PER_LOGIT, 1)
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,6 @@ class ExactGrid:
         low, high = np.array([SCORE_FLOOR, 1.0 - SCORE_FLOOR]).view(np.int64)
         return bool(((keys >= low) & (keys <= high)).all())
 
-    def wide(self, keys: IntArray) -> IntArray:
-        """Return the number of the wide cell that each cell lies in."""
-        return LogitGrid(_WIDE_CELLS_PER_LOGIT).locate(self.lower(keys))[0]
-
 
 Grid = LogitGrid | ExactGrid
 """What finds the cells of a sketch; keys are whole numbers in the order of scores."""
@@ -148,15 +144,13 @@ _LEAST_WEIGHT = 1e-250
 class Cells:
     """The columns of a table of cells; `sums` holds weight, positives and the weighted position inside the cell.
 
-    If the rows have a value, three more: Σwv, Σwvy and Σwv², in whole units, see VALUE_UNITS. `gathered` if those of a
-    wide cell are known to be in its first cell.
+    If the rows have a value, three more: Σwv, Σwvy and Σwv², in whole units, see VALUE_UNITS.
     """
 
     context: CodeArray
     key: IntArray
     fold: NDArray[np.int16]
     sums: FloatArray
-    gathered: bool = False
 
     def __len__(self) -> int:
         return len(self.key)
@@ -280,42 +274,6 @@ class CellParts:
         """Add up equal cells."""
         together = self.together().added_up_in_place()
         self.add(together)
-
-
-def value_groups(cells: Cells, grid: Grid) -> tuple[IntArray, IntArray]:
-    """Return the first cell of each wide cell (of a context and a fold), and the wide cell of each cell."""
-    wide = grid.wide(cells.key)
-    span = int(wide.max()) - int(wide.min()) + 1
-    number = (cells.context.astype(np.int64) * (int(cells.fold.max()) + 1) + cells.fold) * span + (wide - wide.min())
-    steps = np.diff(number, prepend=number[:1])
-    if steps.min() >= 0:  # as cells usually are: nothing has to be sorted
-        steps[0] = 1
-        return np.flatnonzero(steps), np.cumsum(steps > 0) - 1
-    _, first, group = np.unique(number, return_index=True, return_inverse=True)
-    return first, group
-
-
-def gathered_values(cells: Cells, grid: Grid) -> Cells:
-    """Return the cells with the values of each wide cell added up in its first cell, and zeros in the others."""
-    first, group = value_groups(cells, grid)
-    if all(np.count_nonzero(column) == np.count_nonzero(column[first]) for column in cells.sums.T[3:]):
-        return cells  # they are there already
-    sums = cells.sums.copy()
-    sums[:, 3:] = 0.0
-    for column in range(3, 6):
-        sums[first, column] = np.bincount(group, cells.sums[:, column])
-    return Cells(cells.context, cells.key, cells.fold, sums)
-
-
-def spread_values(cells: Cells, grid: Grid) -> FloatArray:
-    """Return the values of each wide cell divided among its cells, by weight; those of positives, by positives."""
-    first, group = value_groups(cells, grid)
-    result = np.empty((len(cells), 3))
-    for column, by in enumerate((0, 1, 0)):
-        total = np.bincount(group, cells.sums[:, by])
-        each = np.divide(cells.sums[first, 3 + column], total, out=np.zeros(len(first)), where=total > 0.0)
-        result[:, column] = each[group] * cells.sums[:, by]
-    return result
 
 
 def warn_of_small_values(mean: float) -> None:

@@ -1,4 +1,4 @@
-"""A sketch as one SQL query, to the same bits as `scan`, and the sketch that its result is."""
+"""A sketch as one SQL query, and the sketch that its result is."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from mcnet._shared.arrays import SCORE_FLOOR, FloatArray, IntArray, ScoreType
+from mcnet._shared.arrays import FloatArray, IntArray, ScoreType
 from mcnet.errors import FileFormatError, InputError
 from mcnet.rows.column_types import COLUMN_TYPES
 from mcnet.rows.columns import as_floats
@@ -31,21 +31,18 @@ from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_folds
 from mcnet.rows.sql_dialects import Dialect, dialect_named
 from mcnet.sketch.build import warn_of_mistakes
 from mcnet.sketch.grid import Cells, LogitGrid, make_grid
-from mcnet.sketch.query_cells import CellSearch
 from mcnet.sketch.query_rows import (
     ABOUT,
     CELL,
     FOLD,
-    HIGHEST_SCORES,
-    LOWEST_SCORES,
     MARKS,
     MISSING_MARK,
     OWN,
     PLAIN_MARK,
-    POSITION,
     POSITIVES,
     PROBLEMS,
     ROWS,
+    SCORES,
     UNITS,
     VALUES,
     WEIGHT,
@@ -59,7 +56,7 @@ from mcnet.sketch.query_rows import (
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import problem_of_cells
 
-# A sketch as one SQL query: the engine that has the rows groups them, to the same bits as `scan`.
+# A sketch as one SQL query: the engine that has the rows groups them.
 
 
 def sketch_query(
@@ -84,8 +81,8 @@ def sketch_query(
 ) -> str:
     """Return one SQL query whose result is a sketch of a table; read the result with `Sketch.from_table`.
 
-    The cells are those of `scan` on the same rows, bit for bit, as long as scores are probabilities and weights whole
-    numbers. A logarithm only proposes the cell; comparisons with the exact edges of the grid decide.
+    The cells are those of `scan` on the same rows, but for scores within rounding of the edge of a cell, and but for
+    the last digits of mean scores.
 
     Parameters
     ----------
@@ -159,7 +156,7 @@ def query_spec(spec: RowSpec) -> RowSpec:
     if spec.propensity is not None:
         raise InputError("propensity is for files and tables in memory; in a database, make weights of it in a view")
     for name in spec.fields:
-        if name.lower() in (CELL, FOLD, ROWS, WEIGHT, POSITIVES, POSITION, *VALUES, ABOUT, MARKS):
+        if name.lower() in (CELL, FOLD, ROWS, WEIGHT, POSITIVES, SCORES, *VALUES, ABOUT, MARKS):
             raise InputError(f"the field {name!r} has the name of a column of the result; rename it in a view")
     uncut = [name for name in number_fields(spec.fields) if name not in spec.edges]
     if uncut:
@@ -178,46 +175,26 @@ def timestamp_columns(spec: RowSpec) -> list[str]:
 
 
 def query_text(
-    spec: RowSpec,
-    source: str,
-    dialect: Dialect,
-    *,
-    label_type: LabelType = "number",
-    zoned: Collection[str] = (),
-    edge_list: str | None = None,
+    spec: RowSpec, source: str, dialect: Dialect, *, label_type: LabelType = "number", zoned: Collection[str] = ()
 ) -> str:
-    """Return the text of the query.
-
-    Parameters
-    ----------
-    spec : how the rows are read.
-    source : what FROM takes.
-    dialect : the words of the engine.
-    label_type, zoned : as in `sketch_query`.
-    edge_list : the table of one row with the arrays of `grid_arrays`, if the engine has one; otherwise the query makes
-        its own.
-    """
-    grid = make_grid(spec.resolution)
+    """Return the text of the query over what FROM takes; label_type and zoned are as in `sketch_query`."""
     rows = RowColumns(dialect, spec, label_type, zoned)
-    search = CellSearch(rows, grid if isinstance(grid, LogitGrid) else None, edge_list)
-    tables = [*search.edges(), *rows.tables(source), *search.tables()]
     return (
         f"-- A sketch for mcnet.Sketch.from_table, in the words of {dialect.name}.\nWITH "
-        + ",\n".join(tables)
-        + f"\nSELECT {_results(rows, search)}\nFROM {search.located}"
-        + f" GROUP BY {', '.join([*rows.fields, search.grouped, *rows.fold])}"
+        + ",\n".join(rows.tables(source))
+        + f"\nSELECT {_results(rows)}\nFROM {OWN}placed GROUP BY {', '.join([*rows.fields, f'{OWN}k', *rows.fold])}"
     )
 
 
-def _results(rows: RowColumns, search: CellSearch) -> str:
+def _results(rows: RowColumns) -> str:
     """Return the columns of the result."""
-    label, weight, position = f"{OWN}label", f"{OWN}weight", search.position
+    label, weight = f"{OWN}label", f"{OWN}weight"
     times = f"{weight} * " if rows.weighted else ""
     sums = {
         ROWS: "COUNT(*)",
         WEIGHT: f"SUM({weight})" if rows.weighted else "COUNT(*)",
         POSITIVES: f"SUM({times}{label})",
-        POSITION: f"SUM({times}{position})",
+        SCORES: f"SUM({times}x)",
     }
     if rows.value is not None:
         units, squares = UNITS
@@ -227,7 +204,7 @@ def _results(rows: RowColumns, search: CellSearch) -> str:
     named = rows.dialect.column
     fetched = map(rows.dialect.fetched.format, rows.fields)
     columns = [f"{value} AS {named(name)}" for value, name in zip(fetched, rows.spec.fields, strict=True)]
-    columns += [f"{search.cell} AS {named(CELL)}"]
+    columns += [f"{OWN}k AS {named(CELL)}"]
     columns += [f"{fold} AS {named(FOLD)}" for fold in rows.fold]
     columns += [f"{total} AS {named(name)}" for name, total in sums.items()]
     if rows.fields:
@@ -239,14 +216,6 @@ def _mark(field: str, dialect: Dialect) -> str:
     """Return the expression of the letter that says how a field value is to be read."""
     types = "".join(f" WHEN {condition} THEN '{mark}'" for condition, mark in COLUMN_TYPES[dialect.name].marks(field))
     return f"CASE WHEN {field} IS NULL THEN '{MISSING_MARK}'{types} ELSE '{PLAIN_MARK}' END"
-
-
-def grid_arrays(resolution: Resolution) -> dict[str, FloatArray]:
-    """Return the arrays by which a query finds the cell of a score; none where every score is its own cell."""
-    grid = make_grid(resolution)
-    if not isinstance(grid, LogitGrid):
-        return {}
-    return {"edges": grid.edges, "units": grid.units_per_score}
 
 
 # Make a sketch of the result of a sketch query.
@@ -263,8 +232,7 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
     cell = as_floats(columns[CELL], CELL)
     rows = columns.numbers(ROWS)
     dropped = _check_rows(spec, cell, rows, drop_missing=drop_missing)
-    ends = np.isin(cell, (LOWEST_SCORES, HIGHEST_SCORES))
-    used = ends | (cell > (0 if spec.resolution == "exact" else WITHOUT_WEIGHT))
+    used = cell > (0 if spec.resolution == "exact" else WITHOUT_WEIGHT)
     if not used.any() and dropped == rows.sum():
         raise NoUsableRowsError(f"a value is missing in each of the {dropped:,} rows of the query; check the columns")
     if not used.any():
@@ -273,7 +241,7 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
     contexts, codes = Contexts.of([column[used] for column in fields], int(used.sum()))
     folds = columns.numbers(FOLD)[used] if spec.fold_column else np.zeros(int(used.sum()))
     values = VALUES if spec.value_kind else ()
-    sums = np.column_stack([columns.numbers(name)[used] for name in (WEIGHT, POSITIVES, POSITION, *values)])
+    sums = np.column_stack([columns.numbers(name)[used] for name in (WEIGHT, POSITIVES, SCORES, *values)])
     keys = _keys(spec, cell[used], sums)
     sketch = Sketch(
         contexts,
@@ -300,16 +268,14 @@ def sketch_of_table(table: Any, *, drop_missing: bool = False) -> Sketch:
 
 
 def _keys(spec: RowSpec, cell: FloatArray, sums: FloatArray) -> IntArray:
-    """Return the keys of cells: their numbers, or the bits of scores that are kept as they are.
-
-    Scores at the ends of the grid have their own numbers; their positions are put into the sums.
-    """
-    keys = cell.view(np.int64).copy() if spec.resolution == "exact" else cell.astype(np.int64)
-    ends, positions = make_grid(spec.resolution).locate(np.array([SCORE_FLOOR, 1.0 - SCORE_FLOOR]))
-    for number, key, position in zip((LOWEST_SCORES, HIGHEST_SCORES), ends, positions, strict=True):
-        there = cell == number
-        keys[there] = key
-        sums[there, 2] = sums[there, 0] * position
+    """Return the keys of cells, and put the positions of their mean scores into the sums."""
+    grid = make_grid(spec.resolution)
+    if not isinstance(grid, LogitGrid):
+        sums[:, 2] = 0.0
+        return cell.view(np.int64).copy()
+    keys = cell.astype(np.int64)
+    inside = np.clip(keys, grid.first, grid.first + len(grid) - 1)  # a number that is no cell is refused afterwards
+    sums[:, 2] = grid.positions(inside, sums[:, 2] / sums[:, 0]) * sums[:, 0]
     return keys
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from mcnet._shared.arrays import SCORE_FLOOR
 from mcnet.errors import Advice, FileFormatError, InputError
 from mcnet.rows.columns import LOGITS_ADVICE, NEGATIVE_VALUE_ADVICE, VALUE_ADVICE
 from mcnet.rows.derived import check_edges
@@ -19,7 +20,7 @@ from mcnet.sketch.grid import VALUE_UNITS
 # What a sketch query returns: the names of its columns, what it says of itself, and the numbers of unusable rows.
 
 CELL, FOLD = "mcnet_cell", "mcnet_fold"
-ROWS, WEIGHT, POSITIVES, POSITION = "mcnet_rows", "mcnet_weight", "mcnet_positives", "mcnet_position"
+ROWS, WEIGHT, POSITIVES, SCORES = "mcnet_rows", "mcnet_weight", "mcnet_positives", "mcnet_scores"
 VALUES = ("mcnet_value", "mcnet_value_positive", "mcnet_value_squares")
 ABOUT = "mcnet_sketch"
 MARKS = "mcnet_types"
@@ -33,9 +34,6 @@ _QUERY_VERSION = 1
 
 WITHOUT_WEIGHT = -1_000_000
 """The number that stands in the column of cells for rows of weight 0."""
-
-LOWEST_SCORES, HIGHEST_SCORES = -1_000_010, -1_000_011
-"""The numbers that stand there for scores at or beyond the ends of the grid, which are clipped to them."""
 
 
 @dataclass(frozen=True)
@@ -190,21 +188,38 @@ class RowColumns:
         return self.spec.value or self.spec.value_per_positive
 
     def tables(self, source: str) -> list[str]:
-        """Return the tables that end in `scored`: the columns carried, those that are checked, and the score x."""
+        """Return the tables that end in `placed`: the columns carried, the score x, and its cell, or why it has none."""
         checked = [f"{OWN}s", f"{OWN}y", *([f"{OWN}w"] if self.weighted_by_column else [])]
         kept = [*self.fields, *self.fold, *checked, *([] if self.value is None else [f"{OWN}v"])]
         return [
             f"{OWN}numbers AS (SELECT {', '.join(self._columns())}\n  FROM {source})",
             f"{OWN}scored AS (SELECT {', '.join((*kept, *self._weights()))},\n"
             f"  {self._probability()} AS x FROM {OWN}numbers)",
+            f"{OWN}placed AS (SELECT {', '.join(self.carried)}, x,\n  {self._cell()} AS {OWN}k FROM {OWN}scored)",
         ]
 
+    def _cell(self) -> str:
+        """Return the cell of a score by its logarithm (the score itself if all are kept), or why there is none.
+
+        A score within rounding of an edge may fall into the cell beside it, which moves no fit.
+        """
+        number, exact = self.dialect.number, self.spec.resolution == "exact"
+        logarithm = f"FLOOR({number(float(self.spec.resolution))} * LN(x / ({number(1.0)} - x)))" if not exact else ""
+        cases = [f"WHEN {' AND '.join(self.usable())} THEN {'x' if exact else self.dialect.as_whole(logarithm)}"]
+        codes = [(condition, problem.number) for condition, problem in self.problems()]
+        cases += [f"WHEN {condition} THEN {number(code) if exact else code}" for condition, code in codes]
+        return "CASE " + "\n    ".join([*cases, f"ELSE {number(WITHOUT_WEIGHT) if exact else WITHOUT_WEIGHT} END"])
+
     def usable(self) -> list[str]:
-        """Return the conditions that a row has a label, a weight and a fold."""
-        y, w = f"{OWN}y", f"{OWN}w"
+        """Return the conditions that a row has a score, a label, a weight and a fold."""
+        s, y, w = f"{OWN}s", f"{OWN}y", f"{OWN}w"
         # Nearly all labels are 0: an engine that goes row by row need not test more. Others take longer for each OR.
         by_row = f"({y} = 0 OR {y} = 1 OR {y} > 0 AND {y} < 1)"
         conditions = [by_row if self.dialect.goes_by_row else f"{y} >= 0 AND {y} <= 1"]
+        if self.spec.score_type == "probability":
+            conditions.append(f"{s} >= 0 AND {s} <= 1")
+        else:
+            conditions.append(f"NOT ({s} IS NULL OR {self.dialect.is_nan.format(s)})")
         if self.weighted_by_column:
             conditions.append(f"{w} > 0 AND {w} <= {self.dialect.number(sys.float_info.max)}")
         if self.value is not None:
@@ -274,14 +289,14 @@ class RowColumns:
         return self.dialect.truncated.format(unit=unit, timestamp=timestamp)
 
     def _probability(self) -> str:
-        """Return the score as a probability."""
-        s = f"{OWN}s"
+        """Return the score as a probability, clipped."""
+        s, number = f"{OWN}s", self.dialect.number
         if self.spec.score_type == "probability":
-            return s
-        number = self.dialect.number
+            return f"LEAST(GREATEST({s}, {number(SCORE_FLOOR)}), {number(1.0 - SCORE_FLOOR)})"
         near = f"LEAST(GREATEST({s}, {number(-_LARGEST_LOGIT)}), {number(_LARGEST_LOGIT)})"
         small = f"EXP(-ABS({near}))"
-        return f"CASE WHEN {s} >= 0 THEN {number(1.0)} ELSE {small} END / ({number(1.0)} + {small})"
+        p = f"CASE WHEN {s} >= 0 THEN {number(1.0)} ELSE {small} END / ({number(1.0)} + {small})"
+        return f"LEAST(GREATEST({p}, {number(SCORE_FLOOR)}), {number(1.0 - SCORE_FLOOR)})"
 
     def _weights(self) -> list[str]:
         """Return the weight and the label of a row as if no negative had been dropped, where weights are needed."""

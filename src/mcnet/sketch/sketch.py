@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import CodeArray, FloatArray, IntArray, ScoreType, by_pieces, logit
+from mcnet._shared.arrays import CodeArray, FloatArray, ScoreType, by_pieces, logit
 from mcnet._shared.files import whole_file
 from mcnet._shared.messages import count, counted
 from mcnet.errors import InputError
@@ -21,17 +21,7 @@ from mcnet.rows.fields import FieldColumn, field_column, field_columns
 from mcnet.rows.periods import cut_to_periods
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, ValueKind, check_folds
 from mcnet.sketch.folds import split_cells
-from mcnet.sketch.grid import (
-    VALUE_UNITS,
-    Cells,
-    Grid,
-    gathered_values,
-    make_grid,
-    scaled_cells,
-    spread_values,
-    value_groups,
-    warn_of_small_values,
-)
+from mcnet.sketch.grid import VALUE_UNITS, Cells, Grid, make_grid, scaled_cells, warn_of_small_values
 
 DIGEST_BYTES = 8
 """The size of the digests by which rows that are added twice are noticed."""
@@ -84,13 +74,11 @@ class Sketch:
     weight_squares: float | None = None
 
     def __post_init__(self) -> None:
-        """Keep the sums of values where they belong, however the cells were made."""
+        """Keep sums of values only if somebody knows what they are."""
         if self.cells.sums.shape[1] == 3:
             object.__setattr__(self, "value_kind", None)
         elif self.value_kind is None:
-            object.__setattr__(self, "cells", replace(self.cells, sums=self.cells.sums[:, :3], gathered=False))
-        elif len(self.cells) and not self.cells.gathered:
-            object.__setattr__(self, "cells", gathered_values(self.cells, make_grid(self.resolution)))
+            object.__setattr__(self, "cells", replace(self.cells, sums=self.cells.sums[:, :3]))
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -234,13 +222,8 @@ class Sketch:
 
     @property
     def values(self) -> FloatArray:
-        """Return Σwv, Σwvy and Σwv² in whole units (see VALUE_UNITS), those of a wide cell in its first cell."""
+        """Return Σwv, Σwvy and Σwv² of each cell in whole units (see VALUE_UNITS)."""
         return self.cells.sums[:, 3:]
-
-    @cached_property
-    def value_groups(self) -> tuple[IntArray, IntArray]:
-        """Return the first cell of each wide cell, for which there are sums of values, and that of each cell."""
-        return value_groups(self.cells, self.grid)
 
     def with_value(self, value: float) -> "Sketch":
         """Return the same rows with one value for every positive.
@@ -258,7 +241,7 @@ class Sketch:
         worth = np.column_stack([weight, positives, weight * each / self.scale]) * each
         sums = np.column_stack([self.cells.sums[:, :3], np.floor(worth * VALUE_UNITS + 0.5)])
         warn_of_small_values(each)
-        return replace(self, cells=replace(self.cells, sums=sums, gathered=False), value_kind="row")
+        return replace(self, cells=replace(self.cells, sums=sums), value_kind="row")
 
     def without_values(self) -> "Sketch":
         """Return the same rows without the sums of values."""
@@ -461,8 +444,7 @@ class Sketch:
         check_folds(folds)
         if self.folds > 1:
             raise InputError(f"the sketch is split into {self.folds} folds already; call unfolded() first")
-        values = spread_values(self.cells, self.grid) if self.value_kind else None
-        return replace(self, cells=split_cells(self.cells, folds, seed, values, self.scale), folds=folds)
+        return replace(self, cells=split_cells(self.cells, folds, seed, self.scale), folds=folds)
 
     def part(self, cells: Cells, **changes: Any) -> "Sketch":
         """Return the sketch of some of the cells, with their share of the rows and the same scale of weights.

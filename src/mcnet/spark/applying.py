@@ -131,7 +131,7 @@ _TEXTS = ("string", "boolean", "byte", "short", "integer", "long", "date")
 def is_good_as_expression(df: DataFrame, model: CalibrationModel) -> bool:
     """Tell whether Spark SQL gives the bits of `predict` for these rows, in less time than Python takes."""
     return (
-        not model.asks_family  # whose curves are made for the export, near those of predict
+        not model.sums_up  # whose curves are made for the export, near those of predict
         and not _types_written_differently(df, model)
         and not df.isStreaming  # where tables of one row cannot be looked up
         and len({name.lower() for name in df.columns}) == len(df.columns)

@@ -15,7 +15,7 @@ from mcnet.rows.derived import DEFAULT_BINS, edges_of
 from mcnet.rows.fields import Edges, number_fields, source_column
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
 from mcnet.rows.sql_dialects import dialect_named
-from mcnet.sketch.query import grid_arrays, query_spec, query_text, timestamp_columns
+from mcnet.sketch.query import query_spec, query_text, timestamp_columns
 from mcnet.sketch.query_rows import ABOUT, MARKS, spec_text
 from mcnet.sketch.sketch import Sketch
 
@@ -139,9 +139,8 @@ def sketch(
     )
     zoned = [name for name in timestamp_columns(spec) if df.schema[name].dataType.typeName() == "timestamp"]
     rows = df.withColumns({name: number_column(df, name) for name in (score, label, *given)})
-    arrays = grid_arrays(spec.resolution)
-    with _view(rows) as view, _view(table_of_arrays(df.sparkSession, arrays)) as grid:
-        query = query_text(spec, view, dialect_named("spark"), zoned=zoned, edge_list=grid if arrays else None)
+    with _view(rows) as view:
+        query = query_text(spec, view, dialect_named("spark"), zoned=zoned)
         # What the query says of itself is the same in every row, and Arrow has the types: neither need travel.
         cells = df.sparkSession.sql(query).drop(ABOUT, MARKS).toArrow()
     description = pa.DictionaryArray.from_arrays(pa.nulls(len(cells), pa.int8()).fill_null(0), [spec_text(spec)])

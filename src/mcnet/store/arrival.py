@@ -162,18 +162,14 @@ def _values(sketch: Sketch, share: float, negatives: FloatArray) -> FloatArray:
     """Return the sums of values once the positives have arrived; no columns for a sketch without values."""
     if sketch.value_kind is None:
         return sketch.values
-    first, group = sketch.value_groups
 
     def ratio(after: FloatArray, before: FloatArray) -> FloatArray:
-        known = np.bincount(group, before)
-        return np.divide(np.bincount(group, after), known, out=np.ones(len(first)), where=known > 0.0)
+        return np.divide(after, before, out=np.ones(len(before)), where=before > 0.0)
 
-    worth, positive, squares = sketch.values[first].T
+    worth, positive, squares = sketch.values.T
     kept = ratio(negatives, sketch.weight - sketch.positives)
     rows = ratio(sketch.positives / share + negatives, sketch.weight)
-    values = np.zeros_like(sketch.values)
-    values[first] = np.column_stack([positive / share + kept * (worth - positive), positive / share, squares * rows])
-    return values
+    return np.column_stack([positive / share + kept * (worth - positive), positive / share, squares * rows])
 
 
 def _rates(sketch: Sketch) -> FloatArray:
