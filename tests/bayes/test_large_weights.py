@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 
 import mcnet
-from mcnet.bayes.prior import LARGEST, StrengthIteration, default_strengths
 
 
 def make_rows(number=2_000, values=30, seed=0):
@@ -40,12 +39,3 @@ def test_weights_divided_by_their_mean_are_fitted_to_the_end():
     assert fitted.posterior_.finished
     unweighted = mcnet.BayesMCNet().fit(scores, labels, field=field)
     np.testing.assert_allclose(fitted.predict(scores, field), unweighted.predict(scores, field), rtol=1e-9)
-
-
-def test_extrapolated_strengths_stay_within_what_may_be_learnt():
-    iteration = StrengthIteration(0.05)
-    first = default_strengths(1, 0)
-    ever_larger = first.scaled(np.full(4, 20.0)).bounded()
-    iteration.step(first, ever_larger)
-    beyond, _ = iteration.step(ever_larger, ever_larger.scaled(np.full(4, 19.0)))
-    assert np.all(beyond.values[0] <= LARGEST)

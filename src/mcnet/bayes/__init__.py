@@ -1,8 +1,8 @@
 """BayesMCNet: `f1(t, c) = exp(φ₀(t) + b_c + u_c·φ(t))`, fitted by empirical Bayes.
 
 - `estimator`: the class. `fit`: from a sketch to the maximum of the posterior, and to a family of curves.
-- The model: `structure` (functions of the score, all parameters, contexts and values), `likelihood` and, for very many
-  contexts, `sparse_table`; `prior` (put your own beside it); `averaging` (how wrong the base scores may be).
+- The model: `structure` (functions of the score, all parameters, contexts and values), `likelihood`, `prior` (put your
+  own beside it).
 - The solver: `newton` (log-posterior, damped Newton steps, field balance), `solver` (its linear system).
 - `rare_values`: which values share the common curve, which fields add nothing, and what each field contributes.
   `tempering`: how much rows that come in periods are worth.

@@ -189,7 +189,7 @@ class BayesMCNet(TrainedCalibrator):
         evidence = None if rows is None else self._evidence(rows, sketch)
         tempered = sketch if evidence is None else (1.0 / evidence.tempering) * sketch
         # Weights that were divided say how much rows of a period are worth, and not how well the scores are known.
-        given["average"] = evidence is None or evidence.tempering == 1.0
+        given["believed"] = evidence is None or evidence.tempering == 1.0
         if self.field_aware:
             self.posterior_ = fit_bayes_sketch(
                 tempered, interactions=self.interactions, pairs=pairs, kept=kept, prior=self.prior, **given

@@ -13,24 +13,20 @@ from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
-from mcnet._shared.loops import numba_installed
-from mcnet.bayes.averaging import Maximum, averaged, averaged_share
 from mcnet.bayes.likelihood import Table, make_table
-from mcnet.bayes.newton import ROUGHLY, Balance, Posterior, Search, refine_balance
+from mcnet.bayes.newton import Balance, Posterior, maximise, refine_balance
 from mcnet.bayes.posterior import BayesFit, Covariance, JointCovariance
 from mcnet.bayes.prior import (
     COMBINATION_SHARE,
     EXPECTED,
-    BolderIteration,
+    WIDE_LEVEL,
     EmpiricalBayes,
     Prior,
-    StrengthIteration,
     Strengths,
     default_strengths,
 )
 from mcnet.bayes.rare_values import LEAST_INFORMATION, without_rare
-from mcnet.bayes.solver import Information, joint_information
-from mcnet.bayes.sparse_table import SparseTable, make_sparse_table
+from mcnet.bayes.solver import Information
 from mcnet.bayes.structure import (
     MOST_PAIRS,
     Incidence,
@@ -49,54 +45,17 @@ from mcnet.curves.family import Combination, CurveFamily
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
 
-# How finely the curve of a field value can differ from the common one, given its number of rows.
-
-# A bend of which the rows know this much, beside what its prior says, moves a curve by about that share of what the
-# curve is uncertain by.
-WORTHWHILE = 1e-3
-
-
-def worthwhile_bends(table: Table | SparseTable, shapes: Shapes, incidence: Incidence, strengths: Strengths) -> int:
-    """Return how many bends, smoothest first, the rows of the largest field value can tell anything about.
-
-    Information on a bend over its prior precision falls with the fourth power of its number. It is measured on all
-    rows at once, as though every value had the same scores, at the identity and the rates observed.
-    """
-    if not incidence.fields:
-        return 0
-    weight, positives, places = table.panel_sums()
-    known = np.maximum(weight, np.finfo(np.float64).tiny)
-    place = places / known
-    moves = table.panels.scale * shapes.bends.T
-    change = table.panels.cumulate(moves) + place * moves + shapes.deviation[0][:, None]
-    information = change**2 @ (positives * (weight - positives) / known)
-    evidence = np.zeros(len(information))
-    for field in range(incidence.fields):
-        share = float(incidence.total(field, table.rows).max(initial=0.0) / weight.sum())
-        evidence = np.maximum(evidence, share * information / strengths.value_precision(field, shapes))
-    worth = np.flatnonzero(evidence[2:] > WORTHWHILE)
-    return int(worth[-1]) + 1 if len(worth) else 0
+PANELS, BENDS = 48, 8
+"""How finely curves may bend, and how finely that of a field value may differ from the common one …"""
+PANELS_OF_SEVERAL, BENDS_OF_SEVERAL = 24, 4
+"""… and with several fields, or very many contexts."""
+MANY_CONTEXTS = 2_000
 
 
 # Fitting BayesMCNet: maximise the posterior, learn the priors' strengths, keep the covariance.
 
-# The maximum counts as reached when twice the log-posterior still to be gained is below this; no data can tell.
-DECREMENT = 1e-5
-# Nor can floating point tell a gain smaller than this share of the log-likelihood.
-RELATIVE_DECREMENT = 1e-11
-# With several fields a step takes long, and this share of the log-likelihood moves no log-loss that anyone looks at.
-RELATIVE_DECREMENT_OF_SEVERAL = 1e-6
-# Where a fit may end with something left to be gained, the share of it that the directions of its steps may miss.
-LEFT_BY_DIRECTIONS = 0.1
 # Coefficients of several fields up to which their joint covariance is computed, which takes a fifth of a second.
 LARGEST_JOINT_COVARIANCE = 1_000
-# Up to this many contexts, tables of contexts × panels are fast; with more they would be mostly empty. Combinations of
-# several fields have fewer rows each, and so are their tables with fewer of them.
-MOST_DENSE_CONTEXTS = 2_000
-MOST_DENSE_COMBINATIONS = 300
-# Variances of the priors to five per cent: the evidence is flat around its maximum.
-SETTLED = 0.05
-SETTLED_OF_SEVERAL = 0.1
 
 
 def fit_bayes(
@@ -110,8 +69,7 @@ def fit_bayes(
     pairs: Sequence[tuple[int, int]] = (),
     panels: int | None = None,
     basis: Callable[[Panels], FloatArray] = step_basis,
-    deviations: int | None = None,
-    most_deviations: int | None = None,
+    bends: int | None = None,
     strengths: Strengths | None = None,
     decrement: float = 0.0,
     alpha_balance: float = 0.0,
@@ -121,7 +79,7 @@ def fit_bayes(
     iterations: int = 100,
     lift: bool = True,
     prior: Prior | None = None,
-    average: bool = False,
+    believed: bool = True,
 ) -> BayesFit:
     """Fit `p = sigmoid(a_c + ∫ exp(φ₀ + b_c + u_c·φ) dt)` to weighted cells by empirical Bayes.
 
@@ -129,13 +87,12 @@ def fit_bayes(
     `[contexts, fields]` names each context's field values, `sizes` how many values each field has; a negative code is
     no known value. `pairs` are combinations of fields that get their own deviations under a tighter prior.
 
-    Prior strengths are learnt unless given, as `prior` says (EmpiricalBayes if None). `panels` and `deviations` (the
-    number of bends of a value's log-slope) default to what the number of contexts affords and the number of rows can
-    tell (`most_deviations` of them at most): resolution costs time, not accuracy, since smoothness is learnt. The
-    log-slopes are combinations of the functions of `basis`. `lift` makes up for treating the cells of a panel as one,
-    `average` averages the result over how wrong the scores may be. `start` continues from an earlier model: its panels,
-    parameters and strengths; new values come after the old ones. After a step with a decrement below `decrement` the
-    maximum counts as reached.
+    Prior strengths are learnt unless given, as `prior` says (EmpiricalBayes if None). `panels` and `bends`
+    (of a value's log-slope) are as many as the contexts afford: resolution costs time, not accuracy, since smoothness
+    is learnt. The log-slopes are combinations of the functions of `basis`. `lift` makes up for treating the cells of a
+    panel as one. `start` continues from an earlier model: its panels, parameters and strengths; new values come after
+    the old ones. After a step with a decrement below `decrement` the maximum counts as reached. Scores that are
+    not `believed` have a wide prior of the common level and slope.
     """
     cells = tuple(np.asarray(column, dtype=np.float64) for column in (logits, weight, positives))
     where = np.asarray(contexts)
@@ -152,35 +109,25 @@ def fit_bayes(
     expanded = np.column_stack([given, *(pair.codes(given) for pair in combinations)]).astype(np.int64)
     counts = [*map(int, sizes), *(len(pair.keys) for pair in combinations)]
 
-    afforded = _affordable(max([len(given), *counts]))
+    many = sum(size > 0 for size in sizes) > 1 or len(given) > MANY_CONTEXTS
+    afforded = (PANELS_OF_SEVERAL, BENDS_OF_SEVERAL) if many else (PANELS, BENDS)
     grid = start.panels if start else make_panels(x, w, y, panels or afforded[0])
-    functions = start.shapes.basis if start else basis(grid)
-    incidence = Incidence(expanded, counts, [(pair.first, pair.second) for pair in combinations])
-    most_dense = MOST_DENSE_COMBINATIONS if incidence.several else MOST_DENSE_CONTEXTS
-    sparse = len(given) > most_dense and alpha_balance == 0.0 and numba_installed()
-    table = (make_sparse_table if sparse else make_table)(grid, x, where, w, y, len(given))
+    incidence = Incidence(expanded, counts)
+    table = make_table(grid, x, where, w, y, len(given))
     prior = prior or EmpiricalBayes()
     expected = strengths or (start.strengths if start else prior.first(len(counts), len(combinations)))
-    most = deviations or min(afforded[1], most_deviations or afforded[1])
-    known = start.every_bend if start else None
-    whole = known is not None and len(known.roughness) == min(most, functions.shape[1] - 1)
-    every = known if known and whole else make_shapes(grid, functions, most)
-    shapes = every if deviations else every.smoothest(worthwhile_bends(table, every, incidence, expected))
-    if start:
-        shapes = start.shapes.extended(shapes)
+    if not (strengths or start) and (not believed or grid.count <= 3):
+        expected = replace(expected, level=WIDE_LEVEL, expected_level=WIDE_LEVEL)
+    shapes = start.shapes if start else make_shapes(grid, basis(grid), bends or afforded[1])
     posterior = Posterior(table, shapes, incidence, expected)
     # Thousands of small products: on a busy machine threads would wait for each other at every one.
     with _threads().limit(limits=1, user_api="blas"):
-        search = Search(posterior, _first_state(posterior, combinations, start))
-        if decrement > 0.0:
-            search.near, search.closely, search.enough = start is not None, ROUGHLY, LEFT_BY_DIRECTIONS * decrement
-        taken = _maximise(search, None if strengths else prior, iterations=iterations, gain=decrement)
-        arrow = search.arrow  # which may change the curvature
-        posterior, state, information, left = search.posterior, search.state, search.information, search.decrement
-        del search  # with very many contexts a lot of memory
+        first, learnt = _first_state(posterior, combinations, start), None if strengths else prior
+        full = maximise(posterior, first, learnt, steps=iterations, gain=decrement)
+        state, posterior, arrow = full.state, full.posterior, full.arrow
         if alpha_balance > 0:
             state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
-        joint = _joint_covariance(information, len(sizes)) if covariance else None
+        joint = _joint_covariance(full.information, len(sizes)) if covariance else None
         kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling), joint)
     model = BayesFit(
         panels=grid,
@@ -190,18 +137,13 @@ def fit_bayes(
         combinations=tuple(combinations),
         covariance=kept if covariance else None,
         rows_of_values=tuple(incidence.total(field, table.rows) for field in range(incidence.fields)),
-        every_bend=every,
-        decrement=float(left),
-        iterations=taken,
+        decrement=full.decrement,
+        iterations=full.steps,
     )
     if not lift:
         return model
-    share = averaged_share(posterior.table) if average else 0.0
-    full = Maximum(state, posterior, arrow, information) if share > 0.0 else None
-    del arrow, information
     of_panels = posterior.table.expected(*posterior.contexts(state))
-    lifted = _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
-    return lifted if full is None else averaged(lifted, full, share)
+    return _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
 
 
 def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expected: float) -> BayesFit:
@@ -229,32 +171,6 @@ def _threads() -> Any:
     return ThreadpoolController()
 
 
-def _maximise(search: Search, prior: Prior | None, *, iterations: int, gain: float) -> int:
-    """Take Newton steps, and near the maximum a step of the strengths after each, until neither moves; count them."""
-    several = search.posterior.incidence.several
-    iteration = BolderIteration(SETTLED_OF_SEVERAL) if several else StrengthIteration(SETTLED)
-    search.settled = prior is None
-    share = RELATIVE_DECREMENT_OF_SEVERAL if several else RELATIVE_DECREMENT
-    taken = 0
-    while taken < max(iterations, 1):
-        taken += 1
-        decrement = search.step()
-        if search.stuck:
-            break
-        if search.settled and decrement < max(DECREMENT + share * search.loss, gain):
-            break
-        if prior is not None and search.learnable and not search.settled:
-            strengths = search.posterior.strengths
-            shared = search.arrow.shared_covariance()
-            variances = search.arrow.value_variances(shared)
-            learnt = prior.learn(strengths, search.posterior.shapes, search.state, variances, shared)
-            near = decrement < (search.flat if several else 1.0)
-            following, settled = iteration.step(strengths, learnt)
-            search.settled = settled and near
-            search.believe(following)
-    return taken
-
-
 def _joint_covariance(information: Information, fields: int) -> JointCovariance | None:
     """Return the covariance of several fields together; None for one field (its arrow is exact) or too many values."""
     width, size = information.own.shape[1], len(information.shared)
@@ -263,22 +179,11 @@ def _joint_covariance(information: Information, fields: int) -> JointCovariance 
         or size + width * sum(information.incidence.sizes[:fields]) > LARGEST_JOINT_COVARIANCE
     ):
         return None
-    matrix, start = joint_information(information, fields)
+    matrix, start = information.joint(fields)
     try:
         return JointCovariance(np.asarray(np.linalg.inv(matrix), dtype=np.float64), start)
     except np.linalg.LinAlgError:
         return None
-
-
-def _affordable(contexts: int) -> tuple[int, int]:
-    """Return panels and deviations for a number of contexts: time and memory grow with their product."""
-    if contexts <= 100:
-        return 48, 47
-    if contexts <= 2_000:
-        return 48, 16
-    if contexts <= 30_000:
-        return (40, 8) if contexts <= 10_000 else (32, 6)
-    return 24, 4
 
 
 def _combinations(
@@ -331,14 +236,12 @@ def fit_bayes_sketch(
     covariance: bool = True,
     kept: tuple[int, ...] | None = None,
     prior: Prior | None = None,
-    average: bool = True,
-    most_deviations: int | None = None,
     decrement: float = 0.0,
+    believed: bool = True,
 ) -> BayesFit:
     """Fit the model to the cells of a sketch; values of a field from the number `kept` on share the common curve.
 
-    `pairs` of fields have their own deviations; None are as many as can. The fit is averaged over how wrong the scores
-    may be, if it has the default prior and no balance term.
+    `pairs` of fields have their own deviations; None are as many as can.
     """
     sizes = kept if kept is not None else tuple(len(known) for known in sketch.contexts.values)
     codes, which = without_rare(sketch.contexts.table, sizes)
@@ -351,9 +254,8 @@ def fit_bayes_sketch(
         "strengths": strengths,
         "covariance": covariance,
         "prior": prior,
-        "most_deviations": most_deviations,
         "decrement": decrement,
-        "average": average and type(prior) in (type(None), EmpiricalBayes) and alpha_balance == 0.0,
+        "believed": believed,
     }
     chosen = interactions and pairs is None and start is None and _are_too_many(sizes)
     if not interactions:
@@ -415,7 +317,7 @@ def fit_one_curve(
     alpha_balance: float,
     balance: str,
     start: BayesFit | None = None,
-    average: bool = True,
+    believed: bool = True,
 ) -> BayesFit:
     """Fit one curve for all rows: the balance term sees the field values, the curve does not."""
     contexts = sketch.contexts
@@ -427,7 +329,7 @@ def fit_one_curve(
         alpha_balance=0.0,
         balance=balance,
         start=start,
-        average=average and not balanced,
+        believed=believed,
     )
     if not balanced:
         return alone

@@ -71,11 +71,7 @@ class Misfit:
 
     @staticmethod
     def of(fit: BayesFit, sketch: Sketch) -> Misfit:
-        """Return the misfit of a fit to its rows.
-
-        Of an averaged fit it is that of its maximum: the average leaves out what few rows say, which is no misfit.
-        """
-        fit = fit.maximum or fit
+        """Return the misfit of a fit to its rows."""
         table = sketch.contexts.table.astype(np.int64)
         p = sigmoid(fit.calibrate_contexts(table, sketch.context, sketch.logit))
         information, residual = sketch.weight * p * (1.0 - p), sketch.positives - sketch.weight * p

@@ -4,44 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray
+from mcnet._shared.arrays import FloatArray, sigmoid
 from mcnet.bayes.likelihood import Table
-from mcnet.bayes.prior import Strengths
-from mcnet.bayes.solver import Arrow, FieldMatrix, Information, NewtonSystem
-from mcnet.bayes.sparse_table import SparseTable
+from mcnet.bayes.prior import Prior, Strengths
+from mcnet.bayes.solver import Arrow, Information, NewtonSystem
 from mcnet.bayes.structure import Incidence, Shapes, State
 
-# No log-slope may move by more than this in one step: an exponential leads far astray.
 LONGEST = 2.0
-# After a step that moved no offset and no log-slope by more than this, the maximum is near.
-NEAR = 0.5
-# A full step is one at least so long.
-SHORTEST = 0.3
-# So is it where no more than this could be gained.
-FLAT = 0.1
-# With several fields, strengths are learnt where no more than this could be gained per value of a field.
-FLAT_PER_VALUE = 0.04
-# Added to a curvature that rounding has made indefinite, as a share of its diagonal.
-RIDGE = 1e-9
-# The curvature is computed anew once an offset or a log-slope has moved by so much.
-STALE = 0.05
-STALE_OF_SEVERAL = 0.1
-# How closely Newton's directions are computed, as squared errors: far from the maximum they are no more than a guess.
+"""No log-slope may move by more than this in one step: an exponential leads far astray."""
+NEAR = 1.0
+"""Strengths are learnt once a step is expected to gain no more than half of this."""
+SETTLED = 0.05
+"""Variances of the priors to five per cent: the evidence is flat around its maximum."""
+DECREMENT, RELATIVE_DECREMENT = 1e-5, 1e-9
+"""The maximum counts as reached when twice what is still to be gained is below this, or this share of the loss."""
+MOST_LEARNT = 15
+"""The strengths are learnt so many times at most: those that fade would take very many small steps."""
+BOLDER = 1.5
+"""Variances approach their fixed point from one side, most of them slowly: longer steps get there sooner."""
 ROUGHLY = 1e-4
-CLOSELY = 1e-6
-# The matrix that helps to solve the Newton system is made anew once that takes more iterations than this.
-MOST_ITERATIONS = 10
+"""How closely directions are computed with several fields, as a squared error."""
 
 
 @dataclass(frozen=True)
 class Posterior:
     """Minus the log-posterior of a `State`: the loss of the table plus quadratic priors."""
 
-    table: Table | SparseTable
+    table: Table
     shapes: Shapes
     incidence: Incidence
     strengths: Strengths
@@ -55,37 +48,22 @@ class Posterior:
 
     def contexts(self, state: State) -> tuple[FloatArray, FloatArray]:
         """Return offset `[contexts]` and log-slopes `[contexts, panels]`."""
-        offset, log_slopes = self.context_changes(state)
-        log_slopes += np.log(self.table.panels.scale)
-        return offset, log_slopes
-
-    def context_changes(self, direction: State) -> tuple[FloatArray, FloatArray]:
-        """Return how offset and log-slopes of the contexts change along a direction: they are linear in the state."""
         shapes = self.shapes
-        moved = self.incidence.gather(direction.values, shapes.deviation.shape[1])
-        log_slopes = moved @ shapes.bends.T
-        log_slopes += shapes.basis @ direction.shared[1:]
-        return direction.shared[0] + moved @ shapes.deviation[0], log_slopes
+        moved = self.incidence.gather(state.values, shapes.deviation.shape[1])
+        log_slopes = moved @ shapes.bends.T + (shapes.basis @ state.shared[1:] + np.log(self.table.panels.scale))
+        return state.shared[0] + moved @ shapes.deviation[0], log_slopes
 
     def value(self, state: State) -> float:
         """Return minus the log-posterior, up to a constant."""
-        return self.table.loss(*self.contexts(state)) + self.penalty(state)
-
-    def penalty(self, state: State) -> float:
-        """Return minus the logarithm of the prior, up to a constant."""
         away = state.shared - self.centre
         penalty = away @ self.shared_precision @ away
         for precision, numbers in zip(self.precisions, state.values, strict=True):
             penalty += np.sum(numbers**2 @ precision)
-        return 0.5 * float(penalty)
+        return self.table.loss(*self.contexts(state)) + 0.5 * float(penalty)
 
     def gradient(self, state: State) -> State:
         """Return the derivative of `value` by every parameter."""
-        return self.gradient_at(state, self.contexts(state))
-
-    def gradient_at(self, state: State, contexts: tuple[FloatArray, FloatArray]) -> State:
-        """Return the derivative of `value`, where the contexts of the state are known."""
-        by_offset, by_slope = self.table.gradient(*contexts)
+        by_offset, by_slope = self.table.gradient(*self.contexts(state))
         return self.pull_back(state, np.column_stack([by_offset, by_slope @ self.shapes.basis]))
 
     def pull_back(self, state: State, by_context: FloatArray) -> State:
@@ -96,33 +74,14 @@ class Posterior:
         values = [total + numbers * precision for total, numbers, precision in totals]
         return State(by_context.sum(axis=0) + prior, values)
 
-    def information(self, contexts: tuple[FloatArray, FloatArray], *, observed: bool = False) -> Information:
-        """Return the Fisher (or the observed) information of the likelihood, at contexts, plus the prior precision."""
-        shapes, incidence, width = self.shapes, self.incidence, self.shapes.deviation.shape[1]
-        number, size = len(contexts[0]), shapes.lift.shape[1]
-        own = np.empty((number, width, width))
-
-        def take(some: slice, cross: FloatArray) -> None:
-            own[some] = (cross.reshape(-1, size) @ shapes.deviation).reshape(-1, width, width)
-            if couplings is not None:
-                incidence.add_totals(some, cross, couplings)
-
-        given = *contexts, shapes.lift, shapes.deviation
-        if isinstance(self.table, SparseTable) and incidence.fields > 1:
-            couplings: FloatArray | None = np.zeros((sum(incidence.sizes), width * size))
-            shared, _ = self.table.information(*given, observed=observed, take=take)
-            assert couplings is not None
-            by_field = [part.reshape(len(part), width, size) for part in incidence.by_field(couplings)]
-        else:
-            couplings = None
-            shared, cross = self.table.information(*given, observed=observed)
-            take(slice(None), cross)
-            by_field = incidence.totals(cross)
+    def information(self, state: State) -> Information:
+        """Return the Fisher information of the likelihood, plus the prior precision."""
+        shared, cross = self.table.information(*self.contexts(state), self.shapes.lift, self.shapes.deviation)
         return Information(
-            incidence=incidence,
+            incidence=self.incidence,
             shared=shared,
-            own=own,
-            couplings=by_field,
+            own=cross @ self.shapes.deviation,
+            couplings=self.incidence.totals(cross),
             prior=self.shared_precision,
             precision=self.precisions,
         )
@@ -138,144 +97,65 @@ class Posterior:
         return [self.strengths.value_precision(field, self.shapes) for field in range(self.incidence.fields)]
 
 
-class Search:
-    """Damped Newton steps towards the maximum, which compute the curvature anew only where it has changed."""
+class Maximum(NamedTuple):
+    """The maximum of a posterior, and the curvature there."""
 
-    def __init__(self, posterior: Posterior, state: State) -> None:
-        self.posterior = posterior
-        self.state = state
-        self.decrement = np.inf
-        self.near = False
-        """Whether the maximum is near: the observed information is positive definite there."""
-        self.learnable = False
-        """Whether what is left to be gained is too little to keep the strengths from being learnt."""
-        self.settled = False
-        """Whether the strengths stay as they are from now on."""
-        self.stuck = False
-        self.closely = CLOSELY
-        """The squared error of the last directions."""
-        self.enough = 0.0
-        """What a direction may leave to be gained, in units of the decrement."""
-        self._several = posterior.incidence.several
-        self.flat = max(FLAT, FLAT_PER_VALUE * sum(posterior.incidence.sizes)) if self._several else FLAT
-        self._stale = STALE_OF_SEVERAL if self._several else STALE
-        self._shortest = SHORTEST if self._several else 1.0
-        self._length = 1.0
-        self._indefinite = False
-        self._contexts = posterior.contexts(state)
-        self.loss = posterior.table.loss(*self._contexts)
-        self._information: Information | None = None
-        self._arrow: Arrow | None = None
-        self._system: NewtonSystem | None = None
-        self._matrix: FieldMatrix | None = None
-        self._observed = False
-        self._moved = np.inf
-
-    @property
-    def arrow(self) -> Arrow:
-        """The Cholesky-factored curvature, under the priors believed in."""
-        if self._arrow is None:
-            assert self._information is not None, "a step comes first"
-            try:
-                self._arrow = Arrow(self._information)
-            except np.linalg.LinAlgError:
-                if self._observed:
-                    self._indefinite = self._several
-                    self._look(observed=False)
-                # The Fisher information is positive definite but for rounding, which very large weights bring.
-                self._arrow = Arrow(self._information, ridge=RIDGE)
-        return self._arrow
-
-    @property
-    def information(self) -> Information:
-        """The curvature last computed, under the priors believed in."""
-        assert self._information is not None, "a step comes first"
-        return self._information
-
-    def believe(self, strengths: Strengths) -> None:
-        """Go on under other priors: the likelihood's part of the curvature stays."""
-        self.posterior = replace(self.posterior, strengths=strengths)
-        self._arrow = self._system = None
-        self._indefinite = False
-        if self._information is not None:
-            prior, precision = self.posterior.shared_precision, self.posterior.precisions
-            self._information = self._information.under(prior, precision)
-
-    def step(self) -> float:
-        """Take a step; return the decrement (twice the gain that was expected of it)."""
-        posterior, state = self.posterior, self.state
-        gradient = posterior.gradient_at(state, self._contexts)
-        direction = self._direction(gradient)
-        self.decrement = gradient.dot(direction)
-        changes = posterior.context_changes(direction)
-        lifted, bent = (max(float(change.max()), -float(change.min())) for change in changes)
-        length = min(self._length, LONGEST / max(bent, 1e-300))
-        value = self.loss + posterior.penalty(state)
-        while length > 1e-6:
-            moved = state.plus(-length, direction)
-            if self._several:  # with very many contexts faster than to gather the numbers of their values again
-                contexts = self._contexts[0] - length * changes[0], self._contexts[1] - length * changes[1]
-            else:
-                contexts = posterior.contexts(moved)
-            loss = posterior.table.loss(*contexts)
-            least = 1e-4 * length * self.decrement - 1e-12 * abs(value)
-            gained = value - loss - posterior.penalty(moved)
-            if gained >= least:
-                if self._several:
-                    self._length = _better_length(length, gained, self.decrement)
-                self.state, self.loss, self._contexts = moved, loss, contexts
-                self._moved += length * max(lifted, bent)
-                # Where a curve wants to be flat its log-slope falls for ever, and gains nothing worth speaking of.
-                self.near = self.decrement < FLAT or (length >= self._shortest and max(lifted, bent) < NEAR)
-                self.learnable = self.near or (length >= self._shortest and self.decrement < self.flat)
-                return self.decrement
-            length *= 0.5
-        # No step along this direction gains anything. The Fisher information may know a better one; if not, what is
-        # left to gain is below the rounding of the sum over all rows.
-        self.stuck = not self._observed
-        self.near = self.learnable = False
-        self._moved = np.inf
-        return self.decrement
-
-    def _direction(self, gradient: State) -> State:
-        """Return the Newton direction.
-
-        Near the maximum the observed information makes convergence quadratic; elsewhere, and where it is not
-        positive definite, the Fisher information is the safe choice.
-        """
-        try:
-            observed = self.near and not self._indefinite
-            if self._moved > self._stale or observed > self._observed:
-                self._look(observed=observed)
-            return self._solve(gradient)
-        except np.linalg.LinAlgError:
-            self._indefinite = self._several  # where a step takes long it is not tried again under the same priors
-            self._look(observed=False)
-            return self._solve(gradient)
-
-    def _look(self, *, observed: bool) -> None:
-        self._information = self._arrow = self._system = None  # with many contexts two of them would be a lot of memory
-        self._information = self.posterior.information(self._contexts, observed=observed)
-        self._observed, self._moved = observed, 0.0
-
-    def _solve(self, gradient: State) -> State:
-        if self._system is None:
-            arrow = self.arrow  # which may change the curvature
-            self._system = NewtonSystem(self.information, arrow, self._matrix)
-        quadratic = self.near and self.settled and (self._observed or not self._several)
-        solution = self._system.solve(gradient, self.closely if quadratic else ROUGHLY, self.enough)
-        self._matrix = self._system.matrix if self._system.iterations <= MOST_ITERATIONS else None
-        return solution
+    state: State
+    posterior: Posterior
+    arrow: Arrow
+    information: Information
+    decrement: float = 0.0
+    """Twice what the last step was expected to gain."""
+    steps: int = 0
 
 
-def _better_length(length: float, gained: float, decrement: float) -> float:
-    """Return how long the next step should be, given what this one gained: along a parabola, 1 if it fits.
+def maximise(
+    posterior: Posterior, state: State, prior: Prior | None, *, steps: int = 100, gain: float = 0.0
+) -> Maximum:
+    """Take Newton steps by the Fisher information, and near the maximum a step of the strengths after each.
 
-    The Fisher information may take a curve to be less bent than it is; then full steps jump over the maximum for ever.
+    It ends where neither moves. Without a prior the strengths stay as they are.
     """
-    if gained > 0.25 * length * decrement:
-        return 1.0
-    return float(np.clip(0.5 * length * length * decrement / (length * decrement - gained), SHORTEST, 1.0))
+    value, settled, taken, times, length = posterior.value(state), prior is None, 0, 0, 1.0
+    while True:
+        taken += 1
+        information = posterior.information(state)
+        arrow = Arrow(information)
+        gradient = posterior.gradient(state)
+        direction = NewtonSystem(information, arrow).solve(gradient, ROUGHLY)
+        decrement = gradient.dot(direction)
+        moved, gained, length = _search(posterior, state, direction, value, decrement, min(1.0, 2.0 * length))
+        enough = decrement < max(DECREMENT + RELATIVE_DECREMENT * abs(value), gain)
+        if gained is None or (settled and enough) or taken >= steps:
+            return Maximum(moved, posterior, arrow, information, decrement, taken)
+        state, value = moved, value - gained
+        if prior is not None and not settled and decrement < NEAR * max(1, sum(posterior.incidence.sizes) // 50):
+            shared = arrow.shared_covariance()
+            variances = arrow.value_variances(shared)
+            away = State(state.shared - posterior.centre, state.values)
+            learnt = prior.learn(posterior.strengths, posterior.shapes, away, variances, shared)
+            change = learnt.logarithms() - posterior.strengths.logarithms()
+            times += 1
+            settled = bool(np.max(np.abs(change)) < SETTLED) or times == MOST_LEARNT
+            bolder = posterior.strengths.scaled(np.exp(np.clip(BOLDER * change, -2.0, 2.0))).bounded()
+            posterior = replace(posterior, strengths=bolder)
+            value = posterior.value(state)
+
+
+def _search(
+    posterior: Posterior, state: State, direction: State, value: float, decrement: float, length: float
+) -> tuple[State, float | None, float]:
+    """Go along a direction as far as it gains; return the state, the gain and the length, None if nothing gains."""
+    moved = posterior.incidence.gather(direction.values, posterior.shapes.deviation.shape[1])
+    bent = moved @ posterior.shapes.bends.T + posterior.shapes.basis @ direction.shared[1:]
+    length = min(length, LONGEST / max(float(np.abs(bent).max(initial=0.0)), 1e-300))
+    while length > 1e-6:
+        there = state.plus(-length, direction)
+        gained = value - posterior.value(there)
+        if gained >= 1e-4 * length * decrement - 1e-12 * abs(value):
+            return there, gained, length
+        length *= 0.5
+    return state, None, length
 
 
 # MCNet's field-balance regulariser on top of the posterior.
@@ -300,10 +180,8 @@ class Balance:
     def value_and_gradient(self, posterior: Posterior, state: State) -> tuple[float, State]:
         """Return the balanced objective (a sum over rows) and its derivative."""
         table, incidence = posterior.table, posterior.incidence
-        assert isinstance(table, Table), "a fit with a balance term has a dense table"
         offset, log_slopes = posterior.contexts(state)
-        cells = table.calibrated(offset, log_slopes)
-        chance = cells.chance
+        chance = sigmoid(table.calibrated(offset, log_slopes))
         bias = np.sum(table.weight * chance - table.positives, axis=1)
         rows = table.weight.sum(axis=1)
         total, clicks = float(rows.sum()), float(table.positives.sum())
@@ -326,7 +204,7 @@ class Balance:
             pull += np.where(codes >= 0, by_value[np.maximum(codes, 0)], 0.0)
         residual = pull[:, None] * table.weight * chance * (1.0 - chance)
         by_context = np.column_stack(
-            [residual.sum(axis=1), (cells.slopes * table.reach(residual, table.place)) @ posterior.shapes.basis]
+            [residual.sum(axis=1), table.reach(residual, np.exp(log_slopes)) @ posterior.shapes.basis]
         )
         gradient = posterior.gradient(state)
         extra = posterior.pull_back(State(posterior.centre, [0.0 * v for v in state.values]), by_context)

@@ -78,12 +78,8 @@ class BayesFit:
     combinations: tuple[Combination, ...] = ()
     covariance: Covariance | None = None
     rows_of_values: tuple[FloatArray, ...] = ()
-    every_bend: Shapes | None = None
-    """The shapes with every bend that was considered, for a fit that goes on from this one; None if it was loaded."""
     decrement: float = 0.0
     iterations: int = 0
-    maximum: BayesFit | None = None
-    """The fit before it was averaged with simpler ones; None if it was not."""
 
     @property
     def fields(self) -> int:
@@ -113,15 +109,13 @@ class BayesFit:
         values = tuple(
             np.full(3, SMALLEST) if field in fields else three for field, three in enumerate(self.strengths.values)
         )
-        maximum = self.maximum and self.maximum.without_spread(fields)
-        return replace(self, strengths=replace(self.strengths, values=values), maximum=maximum)
+        return replace(self, strengths=replace(self.strengths, values=values))
 
     def shifted(self, offset: float) -> BayesFit:
         """Return the same curves, every one moved by an offset in logits."""
         shared = self.state.shared.copy()
         shared[0] += offset
-        maximum = self.maximum and self.maximum.shifted(offset)
-        return replace(self, state=State(shared, self.state.values), maximum=maximum)
+        return replace(self, state=State(shared, self.state.values))
 
     def with_pairs(self, pairs: Sequence[tuple[int, int]]) -> BayesFit:
         """Return the same curves as a model of these pairs of fields, without a combination yet: to continue from."""
@@ -233,7 +227,7 @@ class BayesFit:
             "level": shapes.level,
             "roughness": shapes.roughness,
             "shared": self.state.shared,
-            "shared_strength": np.array(self.strengths.shared),
+            "shared_strength": np.array([self.strengths.shared, *self.strengths.level, *self.strengths.expected_level]),
         }
         for field, numbers in enumerate(self.state.values):
             arrays[f"values_{field}"] = numbers
@@ -258,7 +252,9 @@ class BayesFit:
             state=State(get["shared"], [get[f"values_{field}"] for field in range(fields)]),
             strengths=Strengths(
                 values=tuple(get[f"strength_{field}"] for field in range(fields)),
-                shared=float(get["shared_strength"]),
+                shared=float(get["shared_strength"][0]),
+                level=get["shared_strength"][1:3],
+                expected_level=get["shared_strength"][3:],
                 expected=tuple(get[f"expected_{field}"] for field in range(fields)),
             ),
             combinations=tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -21,9 +21,12 @@ PSEUDO_COUNTS = np.array([3.0, 3.0, 1.0])
 PSEUDO_COUNT_SHARED = 3.0
 # A combination of fields is expected to add half as much (in standard deviations) as a field does.
 COMBINATION_SHARE = 0.25
-# The shared curve: offset within some 3 logits and slope within a factor of some 1.6 of the base predictor's.
-OFFSET_VARIANCE = 9.0
-LEVEL_VARIANCE = 0.5**2
+# The common curve leaves the scores as they are, up to a level (0.14 logits) and a log-slope (0.07) that count for one
+# coefficient each: few positives do no harm to scores that are right, and many overrule it.
+EXPECTED_LEVEL = np.array([0.02, 0.005])
+PSEUDO_COUNT_LEVEL = 1.0
+# The same where the scores are not to be believed: one score for all rows, or rows that count for less than one.
+WIDE_LEVEL = np.array([9.0, 0.5**2])
 SMALLEST = 1e-6
 # A slope that wants to be 0 has a log-slope of minus infinity: what is learnt from it must stop somewhere.
 LARGEST = np.array([25.0, 4.0, 4.0])
@@ -37,6 +40,9 @@ class Strengths:
     values: tuple[FloatArray, ...]
     shared: float
     expected: tuple[FloatArray, ...]
+    level: FloatArray = field(default_factory=EXPECTED_LEVEL.copy)
+    """Of the level and the log-slope of the common curve."""
+    expected_level: FloatArray = field(default_factory=EXPECTED_LEVEL.copy)
 
     def value_precision(self, field: int, shapes: Shapes) -> FloatArray:
         """Return the prior precision of (a, b, u₁…u_J) of one field's values."""
@@ -48,24 +54,25 @@ class Strengths:
         """Return the prior precision matrix of the shared vector."""
         size = 1 + len(shapes.level)
         precision: FloatArray = np.zeros((size, size))
-        precision[0, 0] = 1.0 / OFFSET_VARIANCE
-        precision[1:, 1:] = shapes.penalty / self.shared + np.outer(shapes.level, shapes.level) / LEVEL_VARIANCE
+        precision[0, 0] = 1.0 / self.level[0]
+        precision[1:, 1:] = shapes.penalty / self.shared + np.outer(shapes.level, shapes.level) / self.level[1]
         return precision
 
     def logarithms(self) -> FloatArray:
         """Return all variances as one vector of logarithms."""
-        variances: FloatArray = np.concatenate([*self.values, np.array([self.shared])])
+        variances: FloatArray = np.concatenate([*self.values, np.array([self.shared]), self.level])
         return np.log(variances)
 
     def scaled(self, factors: FloatArray) -> Strengths:
         """Return every variance times its factor, in the order of `logarithms`."""
         values = tuple(three * factors[3 * field : 3 * field + 3] for field, three in enumerate(self.values))
-        return replace(self, values=values, shared=self.shared * float(factors[-1]))
+        return replace(self, values=values, shared=self.shared * float(factors[-3]), level=self.level * factors[-2:])
 
     def bounded(self) -> Strengths:
         """Every variance within what may be learnt."""
         values = tuple(np.clip(three, SMALLEST, LARGEST) for three in self.values)
-        return replace(self, values=values, shared=float(np.clip(self.shared, SMALLEST, LARGEST_SHARED)))
+        shared, level = np.clip(self.shared, SMALLEST, LARGEST_SHARED), np.clip(self.level, SMALLEST, LARGEST[0])
+        return replace(self, values=values, shared=float(shared), level=level)
 
 
 def default_strengths(fields: int, combinations: int) -> Strengths:
@@ -74,56 +81,6 @@ def default_strengths(fields: int, combinations: int) -> Strengths:
         EXPECTED * (COMBINATION_SHARE if field >= fields - combinations else 1.0) for field in range(fields)
     )
     return Strengths(values=expected, shared=EXPECTED_SHARED, expected=expected)
-
-
-# How much longer the next step of a strength is that goes on in the same direction, at most how long, and how long
-# after a turn.
-BOLDER, BOLDEST, LESS_BOLD = 1.5, 8.0, 0.7
-
-
-class StrengthIteration:
-    """Watches the fixed-point iteration of the strengths: has it settled, and where is it heading?"""
-
-    def __init__(self, tolerance: float) -> None:
-        self._tolerance = tolerance
-        self._last: FloatArray | None = None
-
-    def step(self, before: Strengths, learnt: Strengths) -> tuple[Strengths, bool]:
-        """Return the strengths to go on with, and whether no logarithm of a variance changes by the tolerance.
-
-        Every other step, each logarithm that moves on in ever smaller steps is extrapolated (Aitken).
-        """
-        change = learnt.logarithms() - before.logarithms()
-        settled = bool(np.max(np.abs(change)) < self._tolerance)
-        if self._last is None:
-            self._last = change
-            return learnt, settled
-        ratio = np.divide(change, self._last, out=np.zeros_like(change), where=np.abs(self._last) > 1e-12)
-        self._last = None
-        ratio = np.where((ratio > 0) & (ratio < 1), np.minimum(ratio, 0.8), 0.0)
-        return learnt.scaled(np.exp(np.clip(change * ratio / (1.0 - ratio), -2.0, 2.0))).bounded(), settled
-
-
-class BolderIteration(StrengthIteration):
-    """The same for the strengths of several fields, where one that fades may take very many small steps.
-
-    Every logarithm takes longer steps while its changes have the same sign, and shorter ones once that turns.
-    """
-
-    def __init__(self, tolerance: float) -> None:
-        super().__init__(tolerance)
-        self._boldness = np.ones(1)
-
-    def step(self, before: Strengths, learnt: Strengths) -> tuple[Strengths, bool]:
-        """Return the strengths to go on with, and whether no logarithm would take a step as long as the tolerance."""
-        change = learnt.logarithms() - before.logarithms()
-        if self._last is not None:
-            onwards = change * self._last > 0.0
-            self._boldness = np.where(onwards, np.minimum(BOLDER * self._boldness, BOLDEST), LESS_BOLD)
-        self._last = change
-        moved = self._boldness * change
-        settled = bool(np.max(np.abs(moved)) < self._tolerance)
-        return before.scaled(np.exp(np.clip(moved, -2.0, 2.0))).bounded(), settled
 
 
 @runtime_checkable
@@ -141,7 +98,7 @@ class Prior(Protocol):
         variances: list[FloatArray],
         shared_covariance: FloatArray,
     ) -> Strengths:
-        """Return better strengths, given the posterior mode under the present ones and its variances.
+        """Return better strengths, given the posterior mode (from the identity) under the present ones, and variances.
 
         It is called until no variance changes by more than five per cent. Returning `strengths` keeps them as they are.
         """
@@ -188,4 +145,7 @@ class EmpiricalBayes:
         held = float(np.sum(shared_covariance[1:, 1:] * shapes.penalty)) / strengths.shared
         free_shared = np.clip(len(bends) - 1 - held, 0.0, None)
         shared = (roughness + PSEUDO_COUNT_SHARED * EXPECTED_SHARED) / (free_shared + PSEUDO_COUNT_SHARED)
-        return replace(strengths, values=tuple(learnt), shared=float(np.clip(shared, SMALLEST, LARGEST_SHARED)))
+        known = np.array([shared_covariance[0, 0], shapes.level @ shared_covariance[1:, 1:] @ shapes.level])
+        squares = np.array([state.shared[0], shapes.level @ bends]) ** 2 + PSEUDO_COUNT_LEVEL * strengths.expected_level
+        level = squares / (np.clip(1.0 - known / strengths.level, 0.0, 1.0) + PSEUDO_COUNT_LEVEL)
+        return replace(strengths, values=tuple(learnt), shared=float(shared), level=level).bounded()

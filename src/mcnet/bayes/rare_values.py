@@ -12,7 +12,6 @@ import scipy
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, log_loss_sum, sigmoid, sums_by
-from mcnet.bayes.averaging import MOST_INFORMATION
 from mcnet.bayes.posterior import BayesFit
 from mcnet.bayes.prior import EXPECTED, LARGEST
 from mcnet.bayes.structure import MOST_COMBINATIONS, MOST_PAIRS, State
@@ -119,6 +118,8 @@ def _tellable(residual: FloatArray, variance: FloatArray) -> NDArray[np.bool_]:
 
 # Fields, and pairs of fields, that add nothing: noise costs more than the smallest effects are worth.
 
+MOST_INFORMATION = 2_500.0
+"""Rows with less information (about as many positives) cannot tell which fields add nothing."""
 LIKELY_CHANCE = 0.02
 """A field adds something where chance alone would show as much less often than this."""
 LIKELY_CHANCE_OF_PAIR = 0.2
@@ -144,7 +145,7 @@ def telling_fields(sketch: Sketch) -> Telling | None:
     Beside the positive rates of the scores, every field that tells something gets an offset for each of its values,
     strongest first; each is tested on what those before it leave, by the chi-square statistic of its values'
     residuals and of their residuals times the logit. Pairs are tested on what all of them leave. The strongest field
-    always stays. A fit with few positives is averaged with simpler ones instead.
+    always stays.
     """
     contexts = sketch.contexts
     sizes = [len(known) for known in contexts.values]

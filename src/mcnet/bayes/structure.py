@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from itertools import combinations, pairwise
-from typing import Any, NamedTuple
+from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
-from mcnet._shared.loops import compiled, numba_installed
 from mcnet._shared.messages import warn
 from mcnet.curves.family import Combination
 from mcnet.rows.contexts import distinct_combinations
@@ -190,19 +187,6 @@ class Shapes:
         lift[1:, 1:] = self.basis
         return lift
 
-    def smoothest(self, bends: int) -> Shapes:
-        """Return the same with the first bends alone."""
-        return replace(self, deviation=self.deviation[:, : 2 + bends], roughness=self.roughness[:bends])
-
-    def extended(self, more: Shapes) -> Shapes:
-        """Return the same with what bends another, made from the same basis, has beyond these."""
-        have = len(self.roughness)
-        return replace(
-            self,
-            deviation=np.hstack([self.deviation, more.deviation[:, 2 + have :]]),
-            roughness=np.concatenate([self.roughness, more.roughness[have:]]),
-        )
-
 
 def make_shapes(panels: Panels, basis: FloatArray, deviations: int) -> Shapes:
     """Return shapes for a basis; φ₀ and every deviation are Ornstein–Uhlenbeck processes in t around their means.
@@ -257,177 +241,62 @@ class State:
 
 # Which contexts have which field values: sums over the contexts of a value, and over the values of a context.
 
-# From this many contexts on, all fields are summed in one compiled loop over the contexts: with 20 fields it takes a
-# quarter of the time of one sparse product per field, which reads what is summed once per field. One field has none to
-# be spared.
-FEWEST_COMPILED_CONTEXTS = 300
-FEWEST_COMPILED_CONTEXTS_OF_ONE = 2_000
-
-
-class Copies(NamedTuple):
-    """What field values and all pairs with them have in common, one after the other: its copies.
-
-    A value of a field is the first copy of itself; every pair of that field with another is one more, the sum over the
-    pairs with that value.
-    """
-
-    sums: scipy.sparse.csr_array
-    """`[copies, values of all fields and pairs]`: 1 where the copy includes the value or pair."""
-    members: scipy.sparse.csr_array
-    """The same, transposed."""
-    field: IntArray
-    """Which field, or pair of fields, each copy belongs to."""
-    value: IntArray
-    """Of which value it is a copy, in one list of all fields' values."""
-    of_value: scipy.sparse.csr_array
-    """`[values, copies]`: 1 for the copies of each value."""
-    pairs: FloatArray
-    """How many values or pairs a copy includes."""
-
 
 class Incidence:
-    """Which contexts have which value of each field: `codes[context, field]`, negative for no known value.
+    """Which contexts have which value of each field: `codes[context, field]`, negative for no known value."""
 
-    The last fields are the `pairs` of others.
-    """
-
-    def __init__(self, codes: IntArray, sizes: list[int], pairs: Sequence[tuple[int, int]] = ()) -> None:
+    def __init__(self, codes: IntArray, sizes: list[int]) -> None:
         self.codes = codes
         self.sizes = sizes
         self.fields = len(sizes)
-        self.pairs = tuple(pairs)
         self.several = sum(size > 0 for size in sizes) > 1  # fields that have known values
+        self._ends = np.cumsum(sizes)[:-1]
+        start = np.concatenate([[0], np.cumsum(sizes)])[:-1]
+        context, field = np.nonzero(codes >= 0)
+        places = (start[field] + codes[context, field], context)
+        entries = (np.ones(len(context)), places)
+        self._members = scipy.sparse.csr_array(entries, shape=(sum(sizes), len(codes)))
+        """1 where a context has a value: `[values of all fields, contexts]`."""
 
     def total(self, field: int, numbers: FloatArray) -> FloatArray:
         """Sum `numbers[context, ...]` over the contexts of every value of a field."""
-        if self._is_identity[field]:
-            return numbers
-        flat = self._columns[field] @ numbers.reshape(len(numbers), -1)
-        return np.asarray(flat).reshape(self.sizes[field], *numbers.shape[1:])
+        return self.totals(numbers)[field]
 
     def totals(self, numbers: FloatArray) -> list[FloatArray]:
         """Sum `numbers[context, ...]` over the contexts of every value of every field."""
-        if not self._is_compiled:
-            return [self.total(field, numbers) for field in range(self.fields)]
-        flat = np.ascontiguousarray(numbers.reshape(len(numbers), -1))
-        summed = np.zeros((self._starts[-1], flat.shape[1]))
-        _kernels()["totals"](self.places, flat, summed)
-        return [part.reshape(len(part), *numbers.shape[1:]) for part in self.by_field(summed)]
-
-    def add_totals(self, contexts: slice, numbers: FloatArray, summed: FloatArray) -> None:
-        """Add `numbers[context, ...]` of some contexts to the sums of all values of all fields, in one list."""
-        _kernels()["totals"](self.places[contexts], numbers.reshape(len(numbers), -1), summed)
+        if not self.fields:
+            return []
+        summed = np.asarray(self._members @ numbers.reshape(len(numbers), -1))
+        return np.split(summed.reshape(-1, *numbers.shape[1:]), self._ends)
 
     def gather(self, values: list[FloatArray], width: int) -> FloatArray:
         """Sum over fields of what each context's value has: `[contexts, width]`."""
-        result = np.zeros((len(self.codes), width))
-        if self._is_compiled:
-            _kernels()["gather"](self.places, np.concatenate(values), result)
-            return result
-        for field, numbers in enumerate(values):
-            result += numbers if self._is_identity[field] else self._columns[field].T @ numbers
-        return result
-
-    def by_field(self, numbers: FloatArray) -> list[FloatArray]:
-        """Split what all values of all fields have, in one list, by field."""
-        return [numbers[first:last] for first, last in pairwise(self._starts)]
+        every = np.concatenate(values) if values else np.zeros((0, width))
+        return np.asarray(self._members.T @ every)
 
     def one_to_one(self) -> int | None:
         """Return the field each of whose values is one context, if there is one: the combinations of two fields."""
         for field, size in enumerate(self.sizes):
-            code = self.codes[:, field]
-            if size and np.count_nonzero(code >= 0) == size and len(np.unique(code[code >= 0])) == size:
+            known = self.codes[self.codes[:, field] >= 0, field]
+            if size and len(known) == size and len(np.unique(known)) == size:
                 return field
         return None
 
+    def contexts_of(self, field: int) -> IntArray:
+        """Return the context of each value of a field whose values are one context each."""
+        code = self.codes[:, field]
+        return np.asarray(np.flatnonzero(code >= 0)[np.argsort(code[code >= 0])])
+
+    def crossed(self, one: int, two: int) -> scipy.sparse.csr_array:
+        """Return 1 where a context has a value of a field and one of another: `[values · values, contexts]`."""
+        both = np.flatnonzero((self.codes[:, [one, two]] >= 0).all(axis=1))
+        pair = self.codes[both, one] * self.sizes[two] + self.codes[both, two]
+        shape = (self.sizes[one] * self.sizes[two], len(self.codes))
+        return scipy.sparse.csr_array((np.ones(len(both)), (pair, both)), shape=shape)
+
     def without(self, field: int) -> Incidence:
         """Return the same contexts without one of the fields."""
-        sizes, first = [*self.sizes[:field], *self.sizes[field + 1 :]], self.fields - len(self.pairs)
-        pairs = [pair for place, pair in enumerate(self.pairs, first) if place != field] if field >= first else ()
-        return Incidence(np.delete(self.codes, field, axis=1), sizes, pairs)
-
-    @cached_property
-    def copies(self) -> Copies:
-        """What the values of fields have in common with the pairs of fields."""
-        fields, starts = self.fields - len(self.pairs), self._starts
-        number = int(starts[fields])
-        parts = [(field, field, np.arange(self.sizes[field]), np.arange(self.sizes[field])) for field in range(fields)]
-        for pair, of in enumerate(self.pairs, fields):
-            known = self.codes[:, pair] >= 0
-            for field in of:
-                parent = np.full(self.sizes[pair], -1)
-                parent[self.codes[known, pair]] = self.codes[known, field]
-                values = np.flatnonzero(parent >= 0)
-                parts.append((pair, field, parent[values], values))
-        first = np.cumsum([0, *(self.sizes[field] for _, field, _, _ in parts)])
-        rows = np.concatenate([start + parent for start, (_, _, parent, _) in zip(first, parts, strict=False)])
-        columns = np.concatenate([starts[owner] + values for owner, _, _, values in parts])
-        shape = (int(first[-1]), int(starts[-1]))
-        sums = scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
-        owners = np.concatenate([np.full(self.sizes[of], owner) for owner, of, _, _ in parts])
-        value = np.concatenate([starts[of] + np.arange(self.sizes[of]) for _, of, _, _ in parts])
-        entries = (np.ones(len(value)), (value, np.arange(len(value))))
-        of_value = scipy.sparse.csr_array(entries, shape=(number, len(value)))
-        pairs = np.bincount(rows, minlength=shape[0]).astype(np.float64)
-        return Copies(sums, sums.T.tocsr(), owners, value, of_value, pairs)
-
-    @cached_property
-    def _is_identity(self) -> list[bool]:
-        """Whether each value of a field is one context, in order: sums and look-ups need no work."""
-        return [
-            len(self.codes) == size and np.array_equal(self.codes[:, field], np.arange(size))
-            for field, size in enumerate(self.sizes)
-        ]
-
-    @cached_property
-    def _is_compiled(self) -> bool:
-        fewest = FEWEST_COMPILED_CONTEXTS if self.fields > 1 else FEWEST_COMPILED_CONTEXTS_OF_ONE
-        several = self.fields > 1 or not all(self._is_identity)
-        return several and self.fields > 0 and len(self.codes) > fewest and numba_installed()
-
-    @cached_property
-    def _starts(self) -> IntArray:
-        """Where the values of each field start, in one list of all."""
-        return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
-
-    @cached_property
-    def places(self) -> NDArray[np.int32]:
-        """The place of each context's values in one list of all fields' values: `[contexts, fields]`."""
-        return np.ascontiguousarray(np.where(self.codes >= 0, self.codes + self._starts[:-1], -1), dtype=np.int32)
-
-    @cached_property
-    def _columns(self) -> list[scipy.sparse.csr_array]:
-        columns = []
-        for field, size in enumerate(self.sizes):
-            known = np.flatnonzero(self.codes[:, field] >= 0)
-            entries = (np.ones(len(known)), (self.codes[known, field], known))
-            columns.append(scipy.sparse.csr_array(entries, shape=(size, len(self.codes))))
-        return columns
-
-
-@cache
-def _kernels() -> dict[str, Any]:
-    def totals(places, numbers, summed):  # type: ignore[no-untyped-def]
-        contexts, fields = places.shape
-        width = numbers.shape[1]
-        for context in range(contexts):
-            for field in range(fields):
-                place = places[context, field]
-                if place >= 0:
-                    for number in range(width):
-                        summed[place, number] += numbers[context, number]
-
-    def gather(places, values, result):  # type: ignore[no-untyped-def]
-        contexts, fields = places.shape
-        width = values.shape[1]
-        for context in range(contexts):
-            for field in range(fields):
-                place = places[context, field]
-                if place >= 0:
-                    for number in range(width):
-                        result[context, number] += values[place, number]
-
-    return {"totals": compiled(totals), "gather": compiled(gather)}
+        return Incidence(np.delete(self.codes, field, axis=1), [*self.sizes[:field], *self.sizes[field + 1 :]])
 
 
 # Pairs of fields: which of them interact, and a pair as one more field whose values are the combinations seen.

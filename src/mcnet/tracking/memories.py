@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, logit, sigmoid, sums_by
-from mcnet.bayes.averaging import MOST_INFORMATION
+from mcnet.bayes.rare_values import MOST_INFORMATION
 from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch
 from mcnet.bayes.posterior import BayesFit, uncertainty_of
 from mcnet.calibrators.base import Calibrator
@@ -172,7 +172,7 @@ class FamilyExpert:
     def uncertainty(self, sketch: Sketch) -> CurveUncertainty:
         """Return the posterior variances of the curves, given the rows that they were fitted on."""
         sketch = value_order_of(self.contexts, sketch)
-        fit = _fit(sketch, start=self.fit, covariance=True, average=False)
+        fit = _fit(sketch, start=self.fit, covariance=True)
         return uncertainty_of(fit, family_of(fit, self.limit))
 
     def state(self) -> dict[str, Any]:
@@ -253,21 +253,19 @@ def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert | 
     return FamilyExpert(sketch.contexts, _fit(sketch, start, covariance=False), belief_limit(sketch.total_weight))
 
 
-PANELS_OF_SEVERAL, MOST_BENDS_OF_SEVERAL = 24, 4
-"""How finely curves may bend with several fields, where a fit takes long."""
 GAIN, GAIN_OF_SEVERAL = 0.1, 1.0
 """A fit that goes on from the last one ends with a step that was expected to gain no more than this, and every fit of
 several fields: twice the logarithm of the posterior; what is then left to be gained is far less."""
 
 
-def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool, average: bool = True) -> BayesFit:
+def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool) -> BayesFit:
     options: dict[str, Any] = {"panels": None, "decrement": 0.0 if start is None or covariance else GAIN}
     if has_several_fields(sketch):
-        options |= {"most_deviations": MOST_BENDS_OF_SEVERAL, "decrement": GAIN_OF_SEVERAL}
+        options["decrement"] = GAIN_OF_SEVERAL
         if start is None:
-            # Fits with few positives, which are averaged with simpler ones, have no pairs of fields.
+            # Few positives tell nothing of pairs of fields.
             information = sketch.total_positives * (1.0 - sketch.total_positives / sketch.total_weight)
-            options |= {"panels": PANELS_OF_SEVERAL, "pairs": [] if information < MOST_INFORMATION else None}
+            options["pairs"] = [] if information < MOST_INFORMATION else None
     return fit_bayes_sketch(
         sketch,
         interactions=True,
@@ -276,7 +274,7 @@ def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool, average: b
         start=start,
         strengths=None if start is None else start.strengths,
         covariance=covariance,
-        average=average,
+        believed=False,
         **options,
     )
 
