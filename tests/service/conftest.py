@@ -74,5 +74,5 @@ def shared(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("service")
     shutil.copy(template, folder / "ads.db")
     Store(folder / "ads.db").configure(key_days=100_000)  # so that periods of long ago are judged by their plausibility
-    with running(folder / "ads.db", folder, "--workers", "2", "--max-rows", "500000", "--timeout", "2") as service:
+    with running(folder / "ads.db", folder, "--workers", "2", "--max-rows", "500000") as service:
         yield service

@@ -92,8 +92,8 @@ def test_feedback_and_versions_of_heads_are_apart(service, store):
     assert service.change("/heads/cvr/rollback").document["version"] == "1"
     assert store.versions("cvr").held is not None
     metrics = service.get("/metrics").body.decode()
-    assert '\nmcnet_model_held{head="cvr"} 1\n' in metrics
-    assert '\nmcnet_feedback_rows_total{head="default"} 50\n' in metrics
+    assert '\nmcnet_model_held{head="cvr"} 1.0\n' in metrics
+    assert '\nmcnet_feedback_rows_total{head="default"} 50.0\n' in metrics
 
 
 def test_only_a_head_with_two_versions_can_be_rolled_back(service):

@@ -46,7 +46,7 @@ def services(server, models, tmp_path_factory):
 
 
 def counted(service, metric):
-    return int(re.search(rf"\n{metric} (\d+)\n", service.get("/metrics").body.decode())[1])
+    return int(re.search(rf"\n{metric} (\d+)\.0\n", service.get("/metrics").body.decode())[1])
 
 
 def test_a_promotion_anywhere_is_told_to_every_service(services, server):

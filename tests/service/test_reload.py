@@ -1,20 +1,16 @@
 """The service follows the store: promote, rollback, a damaged version, several workers, and requests meanwhile."""
 
-import asyncio
 import concurrent.futures
 import contextlib
 import resource
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
 from tests.service.running import TOKEN, running
 
 from mcnet.calibrators.parametric import Platt
-from mcnet.operations.service.board import Board
-from mcnet.operations.service.served import ServedHeads
 from mcnet.store.schema import heads, versions
 from mcnet.store.versions import Registry
 
@@ -59,7 +55,7 @@ def test_promote_and_rollback_are_answered_when_every_worker_serves_the_version(
     assert pair.change("/rollback").document == {"version": "2", "workers": ["2", "2"], "held": True}
     assert registry_of.current.name == "2"
     assert pair.get("/versions").document["held"]["reason"] == "rolled back from version 3"
-    assert '\nmcnet_model_held{head="default"} 1\n' in pair.get("/metrics").body.decode()
+    assert '\nmcnet_model_held{head="default"} 1.0\n' in pair.get("/metrics").body.decode()
     assert pair.change("/release?note=looked+at").document == {"version": "2", "workers": ["2", "2"], "held": False}
     assert pair.change("/hold").document["held"]
     assert pair.change("/release?note=looked+at").document["held"] is False
@@ -100,15 +96,6 @@ def test_a_full_disk_is_a_503_that_says_what_is_current(pair, registry_of):
         assert "version 2 is current, held" in pair.change("/release").document["detail"]
     assert pair.change("/release").status == 200
     assert pair.events("unexpected error") == []
-
-
-def test_a_worker_that_does_not_look_is_told_to_be_late(registry, tmp_path):
-    board, other = Board(tmp_path), Board(tmp_path)
-    found = ServedHeads(registry.store, None, board, lambda *_, **__: None)
-    head = found.head()
-    assert asyncio.run(found.everywhere(head, 0.05)) == (["1", "0"], 1)
-    other.head(head.number)["version"], other.own["looked_at"] = 1, time.monotonic() + 60.0
-    assert asyncio.run(found.everywhere(head, 0.05)) == (["1", "1"], 0)
 
 
 def test_a_damaged_version_that_is_not_served_is_only_listed(registry, tmp_path):

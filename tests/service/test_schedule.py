@@ -58,11 +58,11 @@ def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
         metrics = service.get("/metrics").body.decode()
         assert 'mcnet_monitor_alarms{head="default"} 0' in metrics
         assert "mcnet_update_age_seconds" in metrics
-        assert '\nmcnet_alerts_sent_total{head="default"} 1\n' in metrics
-        told = re.findall(r'^mcnet_value_(\w+){head="default",field="country",value="#\w{12}"} ', metrics, re.MULTILINE)
+        assert '\nmcnet_alerts_sent_total{head="default"} 1.0\n' in metrics
+        told = re.findall(r'^mcnet_value_(\w+){field="country",head="default",value="#\w{12}"} ', metrics, re.MULTILINE)
         assert sorted(set(told)) == ["pcoc", "pcoc_high", "pcoc_low", "rows"]
         assert len(told) == 4 * len(COUNTRIES)
-        assert '\nmcnet_update_failed{head="default"} 0\n' in metrics
+        assert '\nmcnet_update_failed{head="default"} 0.0\n' in metrics
         assert service.change("/rollback").document["version"] == "1"
         # Rows without a period belong to the present one.
         row = {"score": [0.1], "label": [1], "field": {"country": ["NL"]}, "key": "now"}
@@ -73,7 +73,7 @@ def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
         assert (later.status, later.document["at"]) == (400, "$.period")
         record_failed_run(registry.path, f"the disk of {registry.path} is full")
         assert service.get("/status").document["last_run"]["reason"] == "the disk of the store is full"
-        assert '\nmcnet_update_failed{head="default"} 1\n' in service.get("/metrics").body.decode()
+        assert '\nmcnet_update_failed{head="default"} 1.0\n' in service.get("/metrics").body.decode()
         assert service.stop() == 0
 
 

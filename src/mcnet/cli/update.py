@@ -195,7 +195,6 @@ def serve(
     poll: float = options.option("SECONDS", "How often to check the store.", 0.5, min=0.05, max=3600.0),
     max_body: int = options.option("BYTES", "The largest body of a request.", 64_000_000, min=1_000),
     max_rows: int = options.option("N", "The largest number of rows of a request.", 2_000_000, min=1),
-    timeout: float = options.option("SECONDS", "How long a client may take to send a body.", 30.0, min=0.1, max=3600.0),
     webhook: str | None = options.WEBHOOK_ADDRESS,
     webhook_secret_file: str | None = options.WEBHOOK_SECRET_FILE,
     field_values: str = options.FIELD_VALUES,
@@ -212,7 +211,7 @@ def serve(
     need_extra("serve", "the service")
 
     from mcnet.operations.alerts import Webhook, check_field_values
-    from mcnet.operations.service.service import run_service
+    from mcnet.operations.service.server import run_service
     from mcnet.operations.service.settings import Limits, ServiceSettings, log_event, read_tokens
 
     receiver = Webhook.of(webhook, webhook_secret_file, field_values)
@@ -232,7 +231,7 @@ def serve(
             learn_after_seconds=learn_after,
             poll_seconds=poll,
             tokens=read_tokens(None if token_file is None else Path(token_file)),
-            limits=Limits(body_bytes=max_body, rows=max_rows, body_seconds=timeout),
+            limits=Limits(body_bytes=max_body, rows=max_rows),
             webhook=receiver,
             field_values=check_field_values(field_values),
         )

@@ -4,7 +4,7 @@ import struct
 from typing import Any
 
 from mcnet._shared.messages import first_line
-from mcnet.operations.service.http import Problem
+from mcnet.operations.service.problems import Problem
 
 ARROW = "application/vnd.apache.arrow.stream"
 

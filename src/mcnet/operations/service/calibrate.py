@@ -1,6 +1,7 @@
 """`POST /calibrate`: rows in JSON or Arrow to calibrated probabilities."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -10,8 +11,8 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, ScoreType
 from mcnet.model.small_batches import MOST_ROWS
 from mcnet.operations.service.arrow import check_rows, read_arrow
-from mcnet.operations.service.board import HeadNumbers
-from mcnet.operations.service.http import Problem
+from mcnet.operations.service.metrics import HeadNumbers
+from mcnet.operations.service.problems import Problem
 from mcnet.operations.service.served import Served
 from mcnet.rows.fields import FieldColumn, source_column
 
@@ -58,6 +59,11 @@ def calibrate_rows(
     interval : the level of the credible interval that is asked for, too.
     """
     model = served.model
+    if interval is None and len(score) == 1 and type(score) is list and (field or {}).keys() == set(served.fields):
+        row = tuple((field or {})[name][0] for name in served.fields)
+        one = model.predict_one(score[0], row or None, score_type=score_type)
+        numbers.count_rows(1, served.unseen(row) if row else 0)
+        return Calibrated(np.array([one]))
     if interval is None and type(score) in (list, np.ndarray) and len(score) <= MOST_ROWS:
         # A few rows go to the model as they came: making columns of them would take longer than the prediction.
         few = model.predict(score, field or None, score_type=score_type)
@@ -145,7 +151,6 @@ _decoder: msgspec.json.Decoder[Question | list[Record]] = msgspec.json.Decoder(Q
 _record_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 _VALUE_TYPES = frozenset((str, int, float, bool, type(None)))
 _encode = msgspec.json.Encoder().encode
-_ABSENT: Any = object()
 
 
 def answer_json(served: Served, body: bytes, most_rows: int, numbers: HeadNumbers) -> bytes:
@@ -154,68 +159,33 @@ def answer_json(served: Served, body: bytes, most_rows: int, numbers: HeadNumber
     Parameters
     ----------
     served : the version that answers; it is asked for once, so that all rows of an answer are from one version.
-    body : the question as JSON.
+    body : the question as JSON: columns, one row, a record, or records.
     most_rows : how many rows it may have.
     numbers : where the rows are counted.
     """
     try:
         question = _decoder.decode(body)
-        if type(question) is list:
-            question = _columns(served, question, most_rows, numbers)
+        single = type(question) is not list and type(question.score) is not list  # type: ignore[union-attr]
     except msgspec.ValidationError:
-        record = _single_record(body)
-        if record is None:
+        question, single = _single_record(body), True
+        if not question:
             raise
-        question = _one_row_of(_columns(served, [record], most_rows, numbers, "$"))
-    assert isinstance(question, Question)
-    if question.field and served.model.contexts.derived:  # columns that the model cuts, by the names of its fields
-        question.field = served.model.contexts.by_field(question.field)
-    score = question.score
-    single = type(score) is not list
-    if question.interval is None and (single or len(score) == 1):  # type: ignore[arg-type]
-        probability = _one_row(served, question, single, numbers)
-        if probability is not None:
-            form = b'{"calibrated":%r,"version":"%b"}' if single else b'{"calibrated":[%r],"version":"%b"}'
-            return form % (probability, served.name_bytes)
-    rows = score if isinstance(score, list) else [score]
+    if isinstance(question, list):
+        question = _columns(served, question, most_rows, numbers, "$" if single else "")
+        columns = question.field
+    else:
+        if question.field and served.model.contexts.derived:  # columns that the model cuts, by the names of its fields
+            question.field = served.model.contexts.by_field(question.field)
+        columns = _as_columns(served, question.field, single)
+    rows = question.score if isinstance(question.score, list) else [question.score]
     check_rows(len(rows), most_rows)
-    columns = _as_columns(served, question.field, single)
     result = calibrate_rows(served, numbers, rows, columns, score_type=question.score_type, interval=question.interval)
-    calibrated: list[float] = result.calibrated.tolist()
-    answer = Answer(calibrated[0] if single else calibrated, served.name)
-    if result.low is not None and result.high is not None:
-        low, high = result.low.tolist(), result.high.tolist()
-        answer.low, answer.high = (low[0], high[0]) if single else (low, high)
-    return _encode(answer)
+    told = [None if part is None else part.tolist() for part in vars(result).values()]
+    calibrated, low, high = (part[0] if single and part else part for part in told)
+    return _encode(Answer(calibrated, served.name, low, high))
 
 
-def _one_row(served: Served, question: Question, single: bool, numbers: HeadNumbers) -> float | None:
-    """Return the answer to the usual question, one row with all its fields; None if it needs a closer look."""
-    field, names = question.field, served.fields
-    row: tuple[Value, ...] | None = None
-    if names:
-        if field is None or len(field) != len(names):
-            return None
-        values: list[Any] = []
-        for name in names:
-            value = field.get(name, _ABSENT)
-            if not single:
-                value = value[0] if type(value) is list and len(value) == 1 else _ABSENT
-            if value is _ABSENT or type(value) is list:
-                return None
-            values.append(value)
-        row = tuple(values)
-    elif field is not None:
-        return None
-    score: Any = question.score
-    result = served.model.predict_one(score if single else score[0], row, score_type=question.score_type)
-    numbers.count_rows(1, 0 if row is None else served.unseen(row))
-    return result
-
-
-def _as_columns(
-    served: Served, field: dict[str, Value | list[Value]] | None, single: bool
-) -> dict[str, list[Value]] | None:
+def _as_columns(served: Served, field: dict[str, Value | list[Value]] | None, single: bool) -> dict[str, Any] | None:
     check_fields(served, list(field or {}))
     columns: dict[str, list[Value]] = {}
     for name, values in (field or {}).items():
@@ -226,22 +196,13 @@ def _as_columns(
     return columns or None
 
 
-def _single_record(body: bytes) -> Record | None:
-    """Return a body that is one record, as a list of records has it; None if it is meant as something else."""
-    try:
+def _single_record(body: bytes) -> list[Record]:
+    """Return a body that is one record, as a list of records; an empty one if it is meant as something else."""
+    with suppress(msgspec.ValidationError):
         record = _record_decoder.decode(body)
-    except msgspec.ValidationError:
-        return None
-    columns = isinstance(record.get("score"), list) or isinstance(record.get("field"), dict)
-    return None if "score" not in record or columns else record
-
-
-def _one_row_of(question: Question) -> Question:
-    """Return a question of one row in its short form, so that it is answered with one number."""
-    assert isinstance(question.score, list)
-    columns = question.field or {}
-    field: dict[str, Value | list[Value]] = {n: values[0] for n, values in columns.items() if isinstance(values, list)}
-    return Question(question.score[0], field or None)
+        if "score" in record and not isinstance(record["score"], list) and not isinstance(record.get("field"), dict):
+            return [record]
+    return []
 
 
 def _columns(served: Served, records: list[Record], most_rows: int, numbers: HeadNumbers, at: str = "") -> Question:

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,9 +14,9 @@ import msgspec
 from mcnet._shared.arrays import ScoreType
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
 from mcnet.operations.service.arrow import ARROW, check_rows, read_arrow
-from mcnet.operations.service.board import Numbers
 from mcnet.operations.service.calibrate import Value
-from mcnet.operations.service.http import JSON_TYPES, LARGE_BODY, RETRY, Problem, Request, check_score_type, number_in
+from mcnet.operations.service.metrics import FEEDBACK_COMMITS
+from mcnet.operations.service.problems import RETRY, Problem
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.rows.columns import weights_column
@@ -130,8 +130,8 @@ def named_period(period: str | int, every: str, now: datetime | None = None) -> 
 # `POST /feedback`: labelled rows, or a sketch of them, into the journal; answered when they are on disk.
 
 SKETCH = "application/vnd.apache.parquet"
-FEEDBACK_QUERY = ("period", "key", "age", "score_type", "allow")
-"""What is behind the question mark where the body is no JSON."""
+LARGE_BODY = 100_000
+"""Bodies of more bytes than this are read in a thread."""
 _LONGEST_KEY, _LONGEST_PERIOD = 200, 60
 _SWITCH_SECONDS, _USUAL_SWITCH_SECONDS = 0.0005, sys.getswitchinterval()
 """How long a thread waits for one that computes, while feedback is written and otherwise. The thread that writes waits
@@ -151,6 +151,17 @@ class Feedback(msgspec.Struct, forbid_unknown_fields=True):
     age: Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0})] | None = None
     score_type: Literal["probability", "logit"] | None = None
     allow: list[Literal["weight", "period"]] | None = None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request: its body, and what is behind the question mark where that is no JSON."""
+
+    body: bytes
+    media_type: str
+    about: dict[str, Any]
+    key: str
+    """Of the header Idempotency-Key."""
 
 
 class Taken(msgspec.Struct):
@@ -175,17 +186,15 @@ class Inbox:
     ----------
     settings : the length of a period, and the limits.
     heads : what is served; has the store.
-    numbers : where commits are counted.
     """
 
-    def __init__(self, settings: ServiceSettings, heads: ServedHeads, numbers: Numbers) -> None:
+    def __init__(self, settings: ServiceSettings, heads: ServedHeads) -> None:
         self._settings = settings
         self._heads = heads
         self._loop: asyncio.AbstractEventLoop | None = None
         self._executed = asyncio.Event()
         self._waiting = 0
-        count = partial(numbers.add, "feedback_commits")
-        self._writer = FeedbackWriter(heads.store, executed=self._note_executed, committed=count)
+        self._writer = FeedbackWriter(heads.store, executed=self._note_executed, committed=FEEDBACK_COMMITS.inc)
         Sketch.from_rows([0.5], [1.0], field=["any"])  # so that the first request need not wait for imports
 
     def close(self) -> None:
@@ -197,7 +206,7 @@ class Inbox:
             with suppress(RuntimeError):  # the loop has ended, and nobody waits
                 self._loop.call_soon_threadsafe(self._executed.set)
 
-    async def take(self, request: Request, head: ServedVersions) -> Taken:
+    async def take(self, request: Sent, head: ServedVersions) -> Taken:
         """Add the rows of a request to the journal of a head; return what changed, once it is on disk."""
         if len(request.body) > LARGE_BODY or request.media_type == SKETCH:
             asked = await asyncio.to_thread(self._asked, request, head)
@@ -237,10 +246,10 @@ class Inbox:
         period = (added.known if known else added.periods)[0]
         return Taken(added.rows, _as_read(period, asked.every), asked.key, known)
 
-    def _asked(self, request: Request, head: ServedVersions) -> FeedbackRows:
+    def _asked(self, request: Sent, head: ServedVersions) -> FeedbackRows:
         """Read a request; refuse one that cannot be used, whatever the journal has."""
         sketch, about = self._read(request, head)
-        key = about.get("key") or request.header("idempotency-key")
+        key = about.get("key") or request.key
         if not key or not key.strip() or len(key) > _LONGEST_KEY or not key.isprintable():
             raise Problem(
                 400,
@@ -263,21 +272,18 @@ class Inbox:
         asked.ready(self._heads.store.shapes.get(head.name))  # here, since the thread that writes has no time for it
         return asked
 
-    def _read(self, request: Request, head: ServedVersions) -> tuple[Sketch, dict[str, Any]]:
+    def _read(self, request: Sent, head: ServedVersions) -> tuple[Sketch, dict[str, Any]]:
         kind = request.media_type
         if kind == SKETCH:
-            return _sketch(request.body), _query(request)
+            return _sketch(request.body), dict(request.about)
         if kind == ARROW:
-            about = _query(request)
+            about = dict(request.about)
             columns = read_arrow(request.body, self._settings.limits.rows)
             lacking = [name for name in ("score", "label") if name not in columns]
             if lacking:
                 raise Problem(400, f"the stream lacks the column {lacking[0]}", at=lacking[0])
             score, label, weight, value = (columns.pop(name, None) for name in ("score", "label", "weight", "value"))
         else:
-            if kind not in JSON_TYPES:
-                raise Problem(415, f"the body is of type {kind[:80]!r}; send application/json, {ARROW} or {SKETCH}")
-            request.query()
             rows = _columns(request.body)
             about = {"period": rows.period, "key": rows.key, "age": rows.age, "score_type": rows.score_type}
             about["allow"] = rows.allow
@@ -363,14 +369,6 @@ def _columns(body: bytes) -> Feedback:
             raise
         form = '{"score": [0.1, 0.2], "label": [0, 1], "field": {"country": ["NL", "FR"]}, "key": "web-1/17"}'
         raise Problem(400, f"feedback is sent as columns, not as records: {form}", at="$") from None
-
-
-def _query(request: Request) -> dict[str, Any]:
-    about: dict[str, Any] = dict(request.query(*FEEDBACK_QUERY))
-    if "allow" in about:
-        about["allow"] = about["allow"].split(",")
-    check_score_type(about.get("score_type"))
-    return about | {"age": number_in(about, "age")}
 
 
 def _sketch(body: bytes) -> Sketch:

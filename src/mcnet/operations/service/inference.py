@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray
 from mcnet.operations.service.arrow import check_rows
-from mcnet.operations.service.board import HeadNumbers
 from mcnet.operations.service.calibrate import Calibrated, calibrate_rows, check_fields
-from mcnet.operations.service.http import Headers, Problem, check_score_type
+from mcnet.operations.service.metrics import HeadNumbers
+from mcnet.operations.service.problems import Problem
 from mcnet.operations.service.served import Served
 
 BINARY_HEADER = "inference-header-content-length"
@@ -85,7 +85,7 @@ def model_metadata(served: Served, name: str, versions: list[str]) -> dict[str, 
 
 def answer_inference(
     served: Served, name: str, body: bytes, json_bytes: str, most_rows: int, numbers: HeadNumbers
-) -> tuple[bytes, Headers]:
+) -> tuple[bytes, dict[str, str]]:
     """Return the answer to an inference request, and the headers that tell its form.
 
     Parameters
@@ -118,7 +118,7 @@ def answer_inference(
     if any(output.name != "calibrated" for output in wanted):
         given = asked.parameters.get("interval", _INTERVAL)
         level = float(given) if isinstance(given, int | float) else math.nan
-    score_type = check_score_type(asked.parameters.get("score_type"), at="$.parameters")
+    score_type: Any = asked.parameters.get("score_type")
     values: dict[str, Any] = {field: column.tolist() for field, column in columns.items()}
     result = calibrate_rows(served, numbers, score, values or None, score_type=score_type, interval=level)
     shape = next(tensor.shape for tensor in asked.inputs if tensor.name == "score")
@@ -231,7 +231,7 @@ def _listed(tensor: Tensor, rows: int, at: str) -> NDArray[Any]:
 
 def _answer(
     asked: Inference, wanted: list[Output], result: Calibrated, shape: list[int], name: str, version: str
-) -> tuple[bytes, Headers]:
+) -> tuple[bytes, dict[str, str]]:
     outputs: list[dict[str, Any]] = []
     parts: list[bytes] = []
     everything = asked.parameters.get("binary_data_output") is True
@@ -249,6 +249,6 @@ def _answer(
         document["id"] = asked.id
     head = msgspec.json.encode(document)
     if not parts:
-        return head, [("content-type", "application/json")]
-    headers = [("content-type", "application/octet-stream"), (BINARY_HEADER, str(len(head)))]
+        return head, {"content-type": "application/json"}
+    headers = {"content-type": "application/octet-stream", BINARY_HEADER: str(len(head))}
     return b"".join([head, *parts]), headers

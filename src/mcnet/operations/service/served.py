@@ -5,14 +5,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
 from mcnet.errors import BusyError, FileFormatError, McnetError, StoreUnavailableError
 from mcnet.model.model import CalibrationModel
-from mcnet.operations.service.board import Board
-from mcnet.operations.service.http import RETRY, Problem
+from mcnet.operations.service import metrics
+from mcnet.operations.service.problems import RETRY, Problem
 from mcnet.rows.contexts import ANY
 from mcnet.rows.fields import FieldColumn
 from mcnet.store.store import DEFAULT_HEAD, Head, Store
@@ -112,11 +111,10 @@ class ServedVersions:
     ----------
     registry : the versions.
     about : the head as the store describes it.
-    board : where reloads and refusals are counted, and where other workers see what this one serves.
     log : takes an event and its details.
     """
 
-    def __init__(self, registry: Registry, about: Head, board: Board, log: Log) -> None:
+    def __init__(self, registry: Registry, about: Head, log: Log) -> None:
         self.registry = registry
         self.name, self.number = about.name, about.id
         self.settings = about.settings
@@ -125,7 +123,7 @@ class ServedVersions:
         self.held: Hold | None = None
         self.refused: dict[str, Any] | None = None
         """What was refused last: the time, the reason; None since the pointer led to something that is served."""
-        self.numbers = board.head(about.id)
+        self.numbers = metrics.HeadNumbers(about.name)
         self._log = log
         self._pointer: str | None = None
         self._tried = 0.0
@@ -170,7 +168,7 @@ class ServedVersions:
         self.refused = None
         if loaded is not None and loaded is not self.current:
             before, self.current = self.current, loaded
-            self.numbers["version"] = loaded.version.number
+            self.numbers.version.set(loaded.version.number)
             if before is None:
                 return
             self.numbers.add("reloads")
@@ -213,17 +211,15 @@ class ServedHeads:
     ----------
     store : the store.
     default : the head of requests that name none; the only or the default one if None.
-    board, log : as in `ServedVersions`.
+    log : as in `ServedVersions`.
     """
 
-    def __init__(self, store: Store, default: str | None, board: Board, log: Log) -> None:
+    def __init__(self, store: Store, default: str | None, log: Log) -> None:
         self.store = store
         self.by_name: dict[str, ServedVersions] = {}
-        self.by_path: dict[str, ServedVersions] = {}
-        """The heads by the path under which most requests come."""
         self.unreachable: str | None = None
         """Why the store cannot be reached; None while it can."""
-        self._board, self._log = board, log
+        self._log = log
         self._lock = asyncio.Lock()
         self.default = default_head(store, default)
         self._look()
@@ -276,11 +272,11 @@ class ServedHeads:
             if self.unreachable is not None:
                 self._log("store reachable again")
                 self.unreachable = None
-            self._board.own["looked_at"] = begin
+            metrics.LOOKED_AT.set(begin)
 
     def count_error(self, error: Exception) -> None:
         """Count that the store cannot be reached, and log it once."""
-        self._board.own.add("store_errors")
+        metrics.STORE_ERRORS.inc()
         if self.unreachable is None:
             self.unreachable = str(error)
             self._log("store unreachable", level="error", reason=str(error), advice="what is served stays in memory")
@@ -290,17 +286,13 @@ class ServedHeads:
         for name, about in known.items():
             head = self.by_name.get(name)
             if head is None or head.number != about.id:
-                head = ServedVersions(Registry(self.store, name), about, self._board, self._log)
+                head = ServedVersions(Registry(self.store, name), about, self._log)
             head.look(about, again=again)
             self.by_name[name] = head
         for name in set(self.by_name) - set(known):
             del self.by_name[name]
             self._log("head removed", level="warning", head=name)
-        paths = {f"/heads/{quote(name, safe='')}/calibrate": head for name, head in self.by_name.items()}
-        if self.default in self.by_name:
-            paths["/calibrate"] = self.by_name[self.default]
-        self.by_path = paths
-        self._board.own["looked_at"] = time.monotonic()
+        metrics.LOOKED_AT.set(time.monotonic())
 
     async def everywhere(self, head: ServedVersions, seconds: float) -> tuple[list[str], int]:
         """Wait until every living worker has looked at the pointers since now.
@@ -312,9 +304,9 @@ class ServedHeads:
         begin = time.monotonic()
         await self.look(again=True)
         while True:
-            late = sum(numbers["looked_at"] < begin for numbers in self._board.living())
+            late = sum(looked < begin for looked in metrics.Totals().each("mcnet_looked_at"))
             if not late or time.monotonic() - begin >= seconds:
-                return self._board.served(head.number), late
+                return metrics.served_by_workers(head.name), late
             await asyncio.sleep(_STEP_SECONDS)
 
 

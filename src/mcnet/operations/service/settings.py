@@ -1,12 +1,13 @@
 """The settings of a service: its store, its limits, the tokens for changes, and its log."""
 
 import hashlib
+import hmac
 import logging
 import os
 import re
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,27 +30,8 @@ class Limits:
 
     body_bytes: int = 64_000_000
     rows: int = 2_000_000
-    body_seconds: float = 30.0
-    """How long a client may take to send its body."""
-    short_body_seconds: float = 5.0
-    """How long it may take for a body of a few bytes."""
-    body_bytes_per_second: float = 20_000.0
-    """How much longer a larger body may take, up to `body_seconds`."""
     header_seconds: float = 5.0
     """How long a client may take to send the head of a request; as long a connection may stay unused."""
-    header_bytes: int = 65_536
-    bytes_at_once: int = 512_000_000
-    """Of all large bodies that a worker has in memory at the same time; further ones are to be sent again."""
-    connections: int = 8_192
-    """Connections of a worker at the same time; further ones wait in the queue of the system."""
-
-    def seconds_for(self, body_bytes: int) -> float:
-        """Return how long a client may take to send a body of this size.
-
-        >>> Limits().seconds_for(100), Limits().seconds_for(100_000), Limits().seconds_for(10_000_000)
-        (5.005, 10.0, 30.0)
-        """
-        return min(self.body_seconds, self.short_body_seconds + body_bytes / self.body_bytes_per_second)
 
 
 @dataclass(frozen=True)
@@ -86,8 +68,6 @@ class ServiceSettings:
     """Where alarms, refusals and suspect periods are sent."""
     field_values: FieldValues = "show"
     """How field values are named in metrics."""
-    board: Path = Path()
-    """The folder in which the workers count what they do."""
 
     def every_of(self, head: Mapping[str, Any]) -> str | None:
         """Return the length of a period of a head, by its settings."""
@@ -153,6 +133,25 @@ def _token(line: str, where: str) -> Token:
             "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
         )
     return Token(hashlib.sha256(token.encode()).digest(), heads)
+
+
+def check_token(authorization: str, tokens: Sequence[Token], head: str | None) -> None:
+    """Refuse a request that does not have a token for a head."""
+    from mcnet.operations.service.problems import Problem
+
+    if not tokens:
+        how = f"start it with --token-file or {TOKEN_VARIABLE}"
+        raise Problem(403, f"this service was started without a token, so nothing can be changed; {how}")
+    scheme, _, given = authorization.partition(" ")
+    # Digests of equal length are compared in constant time, whatever was given.
+    digest = hashlib.sha256(given.strip().encode()).digest()
+    same = [token for token in tokens if hmac.compare_digest(digest, token.digest)]
+    if scheme.lower() != "bearer" or not same:
+        problem = "the token is wrong" if given else "this needs a token"
+        challenge = {"www-authenticate": 'Bearer realm="mcnet"'}
+        raise Problem(401, f"{problem}; send the header Authorization: Bearer TOKEN", headers=challenge)
+    if not any(one.heads is None or head in one.heads for one in same):
+        raise Problem(403, "this token is for other heads; ask for one that is for this head, or for all")
 
 
 # Structured logs: one JSON object per line on stderr.

@@ -12,8 +12,8 @@ from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.drawing import largest_lines, lines_of, score_range
 from mcnet.operations.alerts import HASH_KEY, name_of
 from mcnet.operations.learning import period_pcoc
-from mcnet.operations.service.board import BUCKETS, ROUTES, Board, HeadNumbers, Numbers
-from mcnet.operations.service.http import Problem
+from mcnet.operations.service.metrics import BUCKETS, Totals
+from mcnet.operations.service.problems import Problem
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.operations.status import status_of
@@ -39,12 +39,11 @@ class ServiceState:
 
     Parameters
     ----------
-    settings, board, heads : of the service.
+    settings, heads : of the service.
     """
 
-    def __init__(self, settings: ServiceSettings, board: Board, heads: ServedHeads) -> None:
+    def __init__(self, settings: ServiceSettings, heads: ServedHeads) -> None:
         self._settings = settings
-        self._board = board
         self._heads = heads
         self._computed: dict[str, dict[tuple[str, str, int], dict[str, Any]]] = defaultdict(dict)
         self._lock = threading.Lock()
@@ -73,7 +72,7 @@ class ServiceState:
     def document(self, head: ServedVersions) -> dict[str, Any]:
         """Return the state of a head as JSON-able values."""
         served = head.current
-        of_head = self._board.total_of(head.number)
+        totals = Totals()
         result = status_of(self._heads.store, head.name)
         with self._lock:
             journal = self._heads.store.journal(head.name)
@@ -88,9 +87,11 @@ class ServiceState:
             "served": None if served is None else _about(served),
             "refused": head.refused,
             "unreachable": self._heads.unreachable,
-            "workers": self._board.served(head.number),
-            "traffic": _traffic(self._board.total(), of_head),
-            "feedback": {"rows": of_head["feedback_rows"], "known": of_head["feedback_known"]},
+            "workers": [str(int(number)) for number in totals.each("mcnet_worker_version", head=head.name)],
+            "traffic": _traffic(totals, head.name),
+            "feedback": {
+                part: totals.sum(f"mcnet_feedback_{part}_total", head=head.name) for part in ("rows", "known")
+            },
         }
         public: dict[str, Any] = self._settings.public(result)
         return public
@@ -145,25 +146,22 @@ def _about(served: Served) -> dict[str, Any]:
     }
 
 
-def _traffic(total: Numbers, of_head: HeadNumbers) -> dict[str, Any]:
-    counts, _ = total.latencies(ROUTES.index("calibrate"))
-    answered = [sum(column) for column in zip(*(total.statuses(p) for p in range(len(ROUTES))), strict=True)]
+def _traffic(totals: Totals, head: str) -> dict[str, Any]:
+    names = ("predictions", "unseen_rows", "reloads", "reload_failures")
+    ends = [*map(str, BUCKETS), "+Inf"]
+    took = [totals.sum("mcnet_request_seconds_bucket", route="calibrate", le=end) for end in ends]
     return {
-        "predictions": of_head["rows"],
-        "unseen_rows": of_head["unseen_rows"],
-        "requests": sum(answered),
-        "client_errors": answered[1],
-        "server_errors": answered[2],
-        "median_seconds": _quantile(counts, 0.5),
-        "p99_seconds": _quantile(counts, 0.99),
-        "reloads": of_head["reloads"],
-        "reload_failures": of_head["reload_failures"],
+        **{name: totals.sum(f"mcnet_{name}_total", head=head) for name in names},
+        "requests": totals.sum("mcnet_requests_total"),
+        "client_errors": totals.sum("mcnet_requests_total", status="4xx"),
+        "server_errors": totals.sum("mcnet_requests_total", status="5xx"),
+        "median_seconds": _quantile(took, 0.5),
+        "p99_seconds": _quantile(took, 0.99),
     }
 
 
-def _quantile(counts: list[float], share: float) -> float | None:
+def _quantile(so_far: list[float], share: float) -> float | None:
     """Return the upper end of the bucket that has a quantile; None without requests."""
-    so_far = np.cumsum(counts)
     if so_far[-1] == 0:
         return None
     return (*BUCKETS, 2 * BUCKETS[-1])[int(np.searchsorted(so_far, share * so_far[-1]))]

@@ -1,0 +1,224 @@
+"""What workers count, for Prometheus and the dashboard; prometheus_client adds up the files of all workers."""
+
+import math
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from mcnet.version import __version__
+
+if TYPE_CHECKING:
+    from mcnet.operations.service.served import ServedHeads, ServedVersions
+
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""Where prometheus_client keeps the numbers of all workers; it is set before a worker starts."""
+
+ROUTES = ("calibrate", "infer", "feedback", "versions", "dashboard", "metrics", "health", "other")
+STATUSES = ("2xx", "4xx", "5xx")
+BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Upper ends of the latency histogram in seconds."""
+
+_REQUESTS = Counter("mcnet_requests", "Requests answered.", ["route", "status"])
+_SECONDS = Histogram("mcnet_request_seconds", "Time from a request to its answer.", ["route"], buckets=BUCKETS)
+STORE_ERRORS = Counter("mcnet_store_errors", "Times the store could not be read or written.")
+FEEDBACK_COMMITS = Counter("mcnet_feedback_commits", "Transactions in which feedback was written.")
+LOOKED_AT = Gauge("mcnet_looked_at", "When a worker looked at the store.", multiprocess_mode="liveall")
+VERSION = Gauge("mcnet_worker_version", "The version that a worker serves.", ["head"], multiprocess_mode="liveall")
+_OF_HEAD = {
+    name: Counter(f"mcnet_{name}", text, ["head"])
+    for name, text in {
+        "predictions": "Rows calibrated.",
+        "unseen_rows": "Rows with a field value the model does not know.",
+        "unknown_keys": "Keys of records that no model field has.",
+        "reloads": "Versions loaded in place of another, in all workers.",
+        "reload_failures": "Versions refused while the one before served on, in all workers.",
+        "feedback_rows": "Rows of feedback added to the journal.",
+        "feedback_known": "Feedback that had come before.",
+    }.items()
+}
+_ANSWERED = {(route, status): _REQUESTS.labels(route, status) for route in ROUTES for status in STATUSES}
+_TOOK = {route: _SECONDS.labels(route) for route in ROUTES}
+
+
+def answered(route: str, status: int, seconds: float) -> None:
+    """Count an answer of a group of routes."""
+    _ANSWERED[route, STATUSES[0 if status < 400 else 1 if status < 500 else 2]].inc()
+    _TOOK[route].observe(seconds)
+
+
+class HeadNumbers:
+    """What this worker counts of one head."""
+
+    def __init__(self, head: str) -> None:
+        self._counts = {name: counter.labels(head) for name, counter in _OF_HEAD.items()}
+        self.version = VERSION.labels(head)
+
+    def add(self, name: str, amount: float = 1.0) -> None:
+        """Count something."""
+        self._counts[name].inc(amount)
+
+    def count_rows(self, number: int, unseen: int) -> None:
+        """Count predictions, and how many of them had a field value that the model does not know."""
+        self._counts["predictions"].inc(number)
+        if unseen:
+            self._counts["unseen_rows"].inc(unseen)
+
+
+def _of_all_workers() -> CollectorRegistry:
+    """Return the numbers of all workers, those that have ended included, but what these serve."""
+    for path in Path(os.environ[FOLDER_VARIABLE]).glob("gauge_liveall_*.db"):
+        pid = int(path.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid)
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)
+    return registry
+
+
+class Totals:
+    """The numbers of all workers at a moment."""
+
+    def __init__(self) -> None:
+        families = _of_all_workers().collect()
+        self._samples = [sample for family in families for sample in family.samples]
+
+    def each(self, name: str, **labels: str) -> list[float]:
+        """Return the samples of a name that have these labels; one per worker of what is not added up."""
+        own = labels.items()
+        return [one.value for one in self._samples if one.name == name and own <= one.labels.items()]
+
+    def sum(self, name: str, **labels: str) -> float:
+        """Return their sum."""
+        return sum(self.each(name, **labels))
+
+
+def served_by_workers(head: str) -> list[str]:
+    """Return the version of a head that each living worker serves; "0" of one that serves none."""
+    return [str(int(number)) for number in Totals().each("mcnet_worker_version", head=head)]
+
+
+def metrics_text(heads: "ServedHeads", statuses: Mapping[str, dict[str, Any] | None]) -> bytes:
+    """Return the metrics of the whole service, whichever worker is asked.
+
+    Parameters
+    ----------
+    heads : what this worker serves.
+    statuses : by head, what the update job wrote last, if it ever ran: the PCOC and the evidence of the monitor.
+    """
+    registry = _of_all_workers()
+    registry.register(_Present(heads, statuses))  # type: ignore[arg-type]
+    return generate_latest(registry)
+
+
+class _Present:
+    """What is known when Prometheus asks: what is served, and what the update job found."""
+
+    def __init__(self, heads: "ServedHeads", statuses: Mapping[str, dict[str, Any] | None]) -> None:
+        self._heads, self._statuses = heads, statuses
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families."""
+        info = GaugeMetricFamily("mcnet_info", "The version of mcnet.", labels=["version"])
+        info.add_metric([__version__], 1)
+        yield info
+        totals = Totals()
+        yield GaugeMetricFamily("mcnet_workers", "Processes that answer.", len(totals.each("mcnet_looked_at")))
+        text = "0 while the store cannot be reached."
+        yield GaugeMetricFamily("mcnet_store_reachable", text, self._heads.unreachable is None)
+        families: dict[str, Metric] = {}
+        for head, metric, labels, value in self._values(totals):
+            if metric not in families:
+                kind, text = _HEAD_METRICS[metric]
+                families[metric] = kind(metric, text, labels=["head", *labels])
+            families[metric].add_metric([head, *labels.values()], value)  # type: ignore[attr-defined]
+        yield from families.values()
+
+    def _values(self, totals: Totals) -> Iterable[tuple[str, str, dict[str, str], float]]:
+        for name, head in self._heads.by_name.items():
+            for metric, value in _head_values(totals, head).items():
+                yield name, metric, {}, value
+            for metric, labels, value in _monitor_values(self._statuses.get(name)):
+                yield name, metric, labels, value
+
+
+_HEAD_METRICS: dict[str, tuple[Any, str]] = {
+    "mcnet_model_version": (GaugeMetricFamily, "The version served."),
+    "mcnet_model_versions_served": (GaugeMetricFamily, "Different versions served by the workers now."),
+    "mcnet_model_age_seconds": (GaugeMetricFamily, "Time since the served version was added."),
+    "mcnet_model_held": (GaugeMetricFamily, "1 while the current version is held and updates publish nothing."),
+    "mcnet_update_age_seconds": (GaugeMetricFamily, "Time since the last run of the update job that did not fail."),
+    "mcnet_update_failed": (GaugeMetricFamily, "1 if the last run of the update job failed."),
+    "mcnet_monitor_pcoc": (GaugeMetricFamily, "Predicted over observed positives since the most probable change."),
+    "mcnet_monitor_e_value": (GaugeMetricFamily, "Evidence against calibration, weighted by its share of alpha."),
+    "mcnet_monitor_alarms": (GaugeMetricFamily, "Alarms that stand: of all rows, the slope, and field values."),
+    "mcnet_update_refused": (GaugeMetricFamily, "1 while the gate has refused the last new model."),
+    "mcnet_suspect_periods": (GaugeMetricFamily, "Suspect periods that are kept and not learnt."),
+    "mcnet_alerts_waiting": (GaugeMetricFamily, "Alerts that no webhook has taken yet; those of the last days."),
+    "mcnet_alerts_sent": (CounterMetricFamily, "Alerts that the webhook has taken."),
+    "mcnet_alert_failures": (CounterMetricFamily, "Attempts to send an alert that failed."),
+    "mcnet_alerts_dropped": (CounterMetricFamily, "Alerts that were given up."),
+    "mcnet_value_pcoc": (GaugeMetricFamily, "Predicted over observed positives of a field value since it is served."),
+    "mcnet_value_pcoc_low": (GaugeMetricFamily, "The lower end of its 95 % interval."),
+    "mcnet_value_pcoc_high": (GaugeMetricFamily, "The upper end of its 95 % interval."),
+    "mcnet_value_rows": (GaugeMetricFamily, "The rows of a field value since the version is served."),
+}
+_ALERTS = {
+    "alerts_waiting": "waiting",
+    "alerts_sent": "sent",
+    "alert_failures": "failures",
+    "alerts_dropped": "dropped",
+}
+_VALUES = {"value_pcoc": "pcoc", "value_pcoc_low": "low", "value_pcoc_high": "high", "value_rows": "rows"}
+
+
+def _head_values(totals: Totals, head: "ServedVersions") -> dict[str, float]:
+    values: dict[str, float] = {"mcnet_model_held": head.held is not None}
+    values["mcnet_model_versions_served"] = len(set(totals.each("mcnet_worker_version", head=head.name)))
+    if head.current is not None:
+        about = head.current.version
+        values |= {"mcnet_model_version": about.number, "mcnet_model_age_seconds": _age(about.added)}
+    return values
+
+
+def _monitor_values(status: dict[str, Any] | None) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Yield what the update job found: the level and the slope of all rows, alarms, and the values that matter most."""
+    if status is None or status["last_run"] is None:
+        return
+    if isinstance(ended := status.get("last_ended"), str):
+        yield "mcnet_update_age_seconds", {}, _age(ended)
+    yield "mcnet_update_failed", {}, status["last_run"].get("outcome") == "failed"
+    yield "mcnet_update_refused", {}, (status.get("decision") or {}).get("outcome") == "refused"
+    yield "mcnet_suspect_periods", {}, sum(one.get("state") == "waiting" for one in status.get("suspects") or [])
+    for metric, name in _ALERTS.items():
+        yield f"mcnet_{metric}", {}, (status.get("alerts") or {}).get(name, 0)
+    monitor: dict[str, Any] = defaultdict(list, status.get("monitor") or {})
+    for one in monitor["values"]:
+        field, _, value = one["what"].partition("=")
+        for metric, name in _VALUES.items():
+            unknown = math.nan if name == "rows" else math.inf  # JSON has no infinite ends
+            number = unknown if one.get(name) is None else one[name]
+            yield f"mcnet_{metric}", {"field": field, "value": value}, number
+    for line in monitor["table"]:
+        if line["what"] == "level":
+            yield "mcnet_monitor_pcoc", {}, math.nan if line.get("pcoc") is None else line["pcoc"]
+        if line["what"] in ("level", "slope") and line.get("log_evidence") is not None:
+            yield "mcnet_monitor_e_value", {"what": line["what"]}, math.exp(min(line["log_evidence"], 700.0))
+    if monitor:
+        yield "mcnet_monitor_alarms", {}, monitor.get("alarms", math.nan)
+
+
+def _age(timestamp: str) -> float:
+    try:
+        return max(time.time() - datetime.fromisoformat(timestamp).timestamp(), 0.0)
+    except ValueError:
+        return math.nan
