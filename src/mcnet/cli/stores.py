@@ -286,7 +286,7 @@ def _document(version: "Version", current: int | None) -> dict[str, Any]:
     }
 
 
-# `mcnet store`: look at a store, check it, copy it, make it smaller, and take folders of earlier versions in.
+# `mcnet store`: look at a store, check it, copy it, make it smaller.
 
 store = options.Commands(name="store", no_args_is_help=True)
 
@@ -300,7 +300,6 @@ def about_store() -> None:
 
     \b
     Example:
-      mcnet store import ads.db history --head ctr
       mcnet store show ads.db
     """
 
@@ -311,38 +310,11 @@ def _require(address: str) -> "Store":
 
     opened = Store(address)
     if not opened.database.exists():
-        raise InputError(f"there is no store in {opened.name}; `mcnet journal add`, update or store import make one")
+        raise InputError(f"there is no store in {opened.name}; `mcnet journal add` or update make one")
     head = options.head_name()
     if head is not None:
         opened.require_head(head)
     return opened
-
-
-@store.command("import")
-def import_(
-    store: str = options.STORE,
-    folders: list[str] = options.argument("FOLDER", "Journals and registries of mcnet 0.1."),
-    json: bool = options.JSON,
-) -> None:
-    """Take journals and registries of mcnet 0.1 into a store; the folders are not changed.
-
-    A folder is taken in as a whole or not at all, and compared by counts and digests. It can be repeated.
-
-    \b
-    Example:
-      mcnet store import ads.db history --head ctr
-    """
-    from mcnet.store.import_folders import import_folder
-
-    printer = Printer(json)
-    with options.announce_head(store, printer) as opened:
-        done = [import_folder(opened, folder, options.head_name()) for folder in folders]
-    for one in done:
-        for problem in one.left_out:
-            printer.warn(problem)
-    columns = ("folder", "head", "sources", "rows", "merged", "versions", "runs")
-    rows = [[_shown(getattr(one, name)) for name in columns] for one in done]
-    printer.result({"imported": [asdict(one) for one in done]}, table(columns, rows, left=2))
 
 
 @store.command("show")
@@ -458,19 +430,6 @@ def remove_head(store: str = options.STORE, name: str = HEAD_NAME) -> None:
     opened = _require(store)
     opened.remove_head(name)
     Printer().note(f"the head {name} of {opened.name} was deleted; it has {', '.join(opened.heads) or 'none'} now")
-
-
-@store.command()
-def migrate(store: str = options.STORE) -> None:
-    """Bring the tables of a store in PostgreSQL up to date, as a role that may change them; files do so by themselves.
-
-    \b
-    Example:
-      mcnet store migrate ads.db
-    """
-    opened = _require(store)
-    opened.database.migrate()
-    Printer().note(f"the tables of {opened.name} are up to date")
 
 
 def _shown(value: object) -> str:

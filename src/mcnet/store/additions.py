@@ -22,7 +22,7 @@ from mcnet.rows.fields import Edges
 from mcnet.rows.periods import is_timestamp, period_position, period_text, same_length, sorted_periods
 from mcnet.sketch.build import looks_swapped, swapped_columns
 from mcnet.sketch.sketch import Sketch
-from mcnet.sketch.sketch_file import sketch_of_bytes, stored_bytes
+from mcnet.sketch.sketch_file import stored_bytes
 from mcnet.sketch.views import in_field_order
 from mcnet.store.entries import (
     Added,
@@ -49,23 +49,21 @@ _T = TypeVar("_T")
 FEEDBACK = "feedback "
 """What the source of feedback begins with; its key follows."""
 
-_SCORES: dict[ScoreType | None, str] = {"probability": "probabilities", "logit": "logits"}
+_SCORES: dict[ScoreType, str] = {"probability": "probabilities", "logit": "logits"}
 
 _MOST_AT_ONCE = 500
 """How many values one statement names."""
 
-Shape = tuple[tuple[str, ...], Any, dict[str, Edges], ScoreType | None]
-"""The fields of a journal in their order, its resolution, the edges of fields that are numbers, and the type of its
-scores; None for that of a journal which an earlier version of mcnet has begun."""
+Shape = tuple[tuple[str, ...], Any, dict[str, Edges], ScoreType]
+"""The fields of a journal in their order, its resolution, the edges of fields that are numbers, the type of its scores."""
 
 
 def shape_of(head: "Head | None") -> Shape | None:
     """Return what new rows must have in common with those of a head; None while it has none."""
     if head is None or head.shape is None:
         return None
-    names, resolution, *more = json.loads(head.shape)
-    edges = {name: tuple(cuts) for name, cuts in (more[0] if more else {}).items()}
-    return tuple(names), resolution, edges, more[1] if len(more) > 1 else None
+    names, resolution, edges, score_type = json.loads(head.shape)
+    return tuple(names), resolution, {name: tuple(cuts) for name, cuts in edges.items()}, score_type
 
 
 def shape_text(shape: Shape) -> str:
@@ -76,19 +74,6 @@ def shape_text(shape: Shape) -> str:
 def sketch_shape(sketch: Sketch) -> Shape:
     """Return what rows must have in common with those of a sketch."""
     return sketch.contexts.names, sketch.resolution, dict(sketch.contexts.edges), sketch.score_type
-
-
-def _known_shape(connection: Connection, head: "Head") -> Shape | None:
-    """Return the shape of a head; the type of scores is looked up in its first rows if an earlier version began it."""
-    shape = shape_of(head)
-    if shape is None or shape[3] is not None:
-        return shape
-    first = sa.select(entries.c.sketch).where(entries.c.head == head.id).order_by(entries.c.id).limit(1)
-    content = connection.scalar(first)
-    try:
-        return (*shape[:3], sketch_of_bytes(content or b"", head.name).score_type)
-    except McnetError:  # a damaged entry is no reason to take no more rows; `store check` names it
-        return shape
 
 
 @dataclass(frozen=True)
@@ -124,7 +109,7 @@ def _ready(entry: Entry, sketch: Sketch, shape: Shape | None) -> tuple[Entry, by
         for what, here, there in zip(("fields", "resolution"), own, shape, strict=False):
             if here != there:
                 raise InputError(f"the {what} of these rows: {here}; of the journal: {there}; make both alike")
-        if shape[3] not in (None, own[3]):
+        if shape[3] != own[3]:
             raise InputError(
                 f"the scores of these rows are {_SCORES[own[3]]}, those of the journal {_SCORES[shape[3]]}",
                 advice=Advice("read them as such: pass {score_type}", score_type=shape[3])
@@ -242,7 +227,7 @@ def commit_parts(
                 entry, content, own = _ready(*described, own)
                 given.append(_Given(entry, spool.put(content), own))
             with store.writing_head("journal", name) as (connection, head):
-                now = _known_shape(connection, head)
+                now = shape_of(head)
                 if now == shape:
                     return _commit(connection, head, given, replace=replace, every=every, allowed=allowed)
                 shape = now
@@ -316,10 +301,7 @@ def _note(connection: Connection, head: "Head", added: Sequence[Entry], shape: S
     """Keep in the head what the next addition is compared with."""
     first = _first_of([entry.period for entry in added], head)
     heaviest = max([entry.heaviest for entry in added] + ([] if head.heaviest is None else [head.heaviest]))
-    settled = shape_of(head)
-    if settled is not None:
-        shape = (*settled[:3], settled[3] or shape[3])
-    values = {"shape": shape_text(shape), "first_period": first, "heaviest": heaviest}
+    values = {"shape": shape_text(shape_of(head) or shape), "first_period": first, "heaviest": heaviest}
     if values != {name: getattr(head, name) for name in values}:
         connection.execute(heads.update().where(heads.c.id == head.id).values(**values))
 
@@ -405,7 +387,7 @@ def add_feedback(
             while left:
                 try:
                     with store.writing_head("journal", name, create=False) as (connection, head):
-                        shape = store.shapes[name] = _known_shape(connection, head)
+                        shape = store.shapes[name] = shape_of(head)
                         now = left if shape is not None else left[:1]  # the first rows of a head decide on its shape
                         ready = {place: requests[place].ready(shape) for place in now}
                         outcomes |= _take(connection, head, ready, requests)

@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from mcnet._shared.files import disk_path, exclusive_lock
 from mcnet._shared.messages import first_line, need_extra
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
-from mcnet.rows.locations import DATABASE_URL, old_folder
+from mcnet.rows.locations import DATABASE_URL
 from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
 
 WAIT_SECONDS = 30.0
@@ -45,9 +45,6 @@ _CHANNEL = "mcnet"
 """Where PostgreSQL tells of pointers that have moved."""
 _LOCKS = {"schema": 0x6D63_0000, "journal": 0x6D63_0001, "versions": 0x6D63_0002, "learning": 0x6D63_0003}
 """The first number of an advisory lock; the second is that of the head."""
-
-_more_revisions: list[str] = []
-"""Folders with further revisions, for tests of migrations."""
 
 _PING_SECONDS, _STALLED_SECONDS = 15.0, 60
 """A process that learns shows so often that it is at work; without this, PostgreSQL gives its lock to another one."""
@@ -173,7 +170,7 @@ class Database:
             return self._revision(connection) is not None
 
     def _open(self, *, create: bool) -> None:
-        """Make the tables, or bring those of an earlier version up to date."""
+        """Make the tables of a store that is not there."""
         file = self._identity()
         if self._is_current and (self.path is None or (file is not None and file == self._file)):
             return
@@ -186,15 +183,8 @@ class Database:
             self._create()
         with self._begin(write=False) as connection:
             found = self._revision(connection) or ""
-        if found > SCHEMA:
-            raise FileFormatError(f"{self.name} has schema {found}, and this mcnet reads {SCHEMA}: upgrade mcnet")
-        if found < SCHEMA:
-            if not self.is_sqlite:
-                raise InputError(
-                    f"{self.name} has schema {found}, and this mcnet needs {SCHEMA}: run `mcnet store migrate` once, "
-                    "as a role that may change tables"
-                )
-            self.migrate()
+        if found != SCHEMA:
+            raise FileFormatError(f"{self.name} has schema {found}, and this mcnet reads {SCHEMA}: install that mcnet")
         self._is_current, self._file = True, self._identity()
 
     def _identity(self) -> tuple[int, int] | None:
@@ -208,12 +198,7 @@ class Database:
     def _refuse_other_things(self) -> None:
         assert self.path is not None
         if self.path.is_dir():
-            old = old_folder(self.path)
-            if not old:
-                raise InputError(f"{self.path} is a folder; a store is a file, or postgresql://…")
-            raise InputError(
-                f"{self.path} is {old} of mcnet 0.1; take it into a store: mcnet store import ads.db {self.path}"
-            )
+            raise InputError(f"{self.path} is a folder; a store is a file, or postgresql://…")
         if not self.path.parent.is_dir():
             raise InputError(f"the folder {self.path.parent} does not exist; make it first")
         kind = _file_system(self.path)
@@ -246,21 +231,6 @@ class Database:
                 "of its own with ?options=-csearch_path%3Dmcnet"
             )
         return None
-
-    def migrate(self) -> None:
-        """Bring the tables up to date, in one transaction."""
-        from alembic import command
-        from alembic.config import Config
-
-        config = Config()
-        config.set_main_option("script_location", "mcnet.store:migrations")
-        config.set_main_option("path_separator", "newline")
-        folders = [str(Path(__file__).parent / "migrations" / "versions"), *_more_revisions]
-        config.set_main_option("version_locations", "\n".join(folders))
-        with self.translated(), self._begin(write=True) as connection:
-            self.lock(connection, "schema")
-            config.attributes["connection"] = connection
-            command.upgrade(config, SCHEMA)
 
     # -- learning, and following ----------------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0002"
-"""The newest revision in `migrations/versions`; a change of a table comes with a revision that makes it."""
+SCHEMA = "1"
+"""A change of a table changes this."""
 
 METADATA = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts up by itself in SQLite
