@@ -1,6 +1,5 @@
 import re
 import shlex
-import shutil
 from pathlib import Path
 
 import polars as pl
@@ -51,8 +50,6 @@ def test_the_examples_work_as_pasted(mcnet, monkeypatch, log, columns, command):
     if command in (["monitor"], ["store"]):
         words = (*columns, "--time", "ts", "--every", "1d")
         assert mcnet("journal", "add", "ads.db", log, *words, "-q").code == 0
-    if command == ["store"]:
-        shutil.copytree(Path(__file__).parents[1] / "golden" / "journal", "history")
     for words in examples(mcnet(*command, "--help").out):
         if words[0] == "demo":
             continue

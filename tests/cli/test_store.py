@@ -1,50 +1,58 @@
-"""`mcnet store`: folders are taken in, and what a store has is shown, checked, copied and forgotten."""
+"""`mcnet store`: what a store has is shown, checked, copied and forgotten; heads are made and deleted."""
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import polars as pl
 import pytest
 from tests.databases import NO_PSYCOPG
+from tests.operations.conftest import day_name, day_rows
 
 from mcnet._shared import messages
-from mcnet.store.import_folders import import_folder
+from mcnet.cli.run import run
 from mcnet.store.schema import METADATA
 from mcnet.store.store import Store
 
-GOLDEN = Path(__file__).parent.parent / "golden"
-LOOP = GOLDEN / "loop"
+COLUMNS = ("--score", "pctr", "--label", "click", "--field", "country", "--time", "ts", "--every", "1d")
 
 
-def test_folders_are_taken_in_and_shown(mcnet, tmp_path):
-    path = tmp_path / "ads.db"
-    done = mcnet("store", "import", path, LOOP / "journal", LOOP / "registry", "--head", "ctr", "--json")
-    assert done.code == 0, done.err
-    journal, registry = done.document["imported"]
-    assert (journal["rows"], registry["versions"], registry["runs"]) == (1600, 2, 10)
-    assert "1,600" not in mcnet("store", "import", path, LOOP / "journal").out, "nothing is new"
-    shown = mcnet("store", "show", path)
-    assert "ctr" in shown.out
-    assert "ctr: held since" in shown.out
-    head = mcnet("store", "show", path, "--json").document["heads"]["ctr"]
-    assert (head["periods"], head["rows"], head["current"]) == (8, 1600, 4)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A store of eight days with a version that is held."""
+    folder = tmp_path_factory.mktemp("whole")
+    path = folder / "ads.db"
+    for day in range(1, 9):
+        day_rows(day).write_parquet(folder / f"{day_name(day)}.parquet")
+    for days in ("0[1-6]", "0[7-8]"):
+        logs = str(folder / f"2026-11-{days}.parquet")
+        assert run(["update", str(path), logs, *COLUMNS, "--method", "platt-field", "--force", "-q"]) == 0
+    assert run(["versions", "hold", str(path)]) == 0
+    assert Store(path).check() == []
+    return path
 
 
-def test_a_whole_store_is_checked_copied_and_made_smaller(mcnet, tmp_path):
-    path, copy = tmp_path / "ads.db", tmp_path / "copy.db"
-    mcnet("store", "import", path, LOOP / "journal", LOOP / "registry")
+@pytest.fixture
+def path(whole, tmp_path):
+    """A copy of the store."""
+    Store(whole).backup(tmp_path / "ads.db")
+    return tmp_path / "ads.db"
+
+
+def test_a_whole_store_is_shown_checked_copied_and_made_smaller(mcnet, path, tmp_path):
+    copy = tmp_path / "copy.db"
+    rows = [len(day_rows(day)) for day in range(1, 9)]
+    assert "default: held since" in mcnet("store", "show", path).out
     assert mcnet("store", "check", path).out.endswith("is whole\n")
     assert mcnet("store", "backup", path, copy).code == 0
-    assert mcnet("store", "forget", path, "--before", "2026-11-05", "--json").document["rows"] == 800
-    assert mcnet("store", "show", copy, "--json").document["heads"]["default"]["rows"] == 1600
-    assert mcnet("store", "migrate", path).code == 0
+    assert mcnet("store", "forget", path, "--before", "2026-11-05", "--json").document["rows"] == sum(rows[:4])
+    head = mcnet("store", "show", copy, "--json").document["heads"]["default"]
+    assert (head["periods"], head["rows"], head["current"], head["runs"]) == (8, sum(rows), 2, 2)
     with closing(sqlite3.connect(copy)) as connection:
-        connection.execute("UPDATE versions SET model = 'x' WHERE number = 4")
+        connection.execute("UPDATE versions SET model = 'x' WHERE number = 2")
         connection.commit()
     damaged = mcnet("store", "check", copy)
     assert damaged.code == 2
-    assert "version 4" in damaged.out
+    assert "version 2" in damaged.out
 
 
 DAMAGE = {
@@ -55,7 +63,7 @@ DAMAGE = {
     "UPDATE documents SET document = replace(document, '0.', '1.') WHERE kind = 'monitor'": "its checksum does not fit",
     "UPDATE documents SET document = 'x' WHERE kind = 'monitor'": "of the documents of default in",
     "UPDATE history SET line = '{' WHERE id = 1": "line 1 of the history of default",
-    "UPDATE runs SET line = 'x'": "line 10 of the runs of default",
+    "UPDATE runs SET line = 'x'": "line 2 of the runs of default",
     "UPDATE heads SET pointer = 'x'": "the pointer of default",
     "UPDATE heads SET pointer = '{\"versions\": [99]}'": "version 99 of",
     "UPDATE entries SET sketch = x'00' WHERE id = 2": "2026-11-",
@@ -63,42 +71,29 @@ DAMAGE = {
 }
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    path = tmp_path_factory.mktemp("whole") / "ads.db"
-    for folder in (LOOP / "journal", LOOP / "registry"):
-        import_folder(Store(path), folder)
-    assert Store(path).check() == []
-    return path
-
-
 @pytest.mark.parametrize("statement", DAMAGE)
-def test_a_check_reads_everything(mcnet, tmp_path, whole, statement):
-    copy = tmp_path / "ads.db"
-    Store(whole).backup(copy)
-    with closing(sqlite3.connect(copy)) as connection:
+def test_a_check_reads_everything(mcnet, path, statement):
+    with closing(sqlite3.connect(path)) as connection:
         assert connection.execute(statement).rowcount > 0
         connection.commit()
-    damaged = mcnet("store", "check", copy, "--json")
+    damaged = mcnet("store", "check", path, "--json")
     assert damaged.code == 2
     assert any(DAMAGE[statement] in problem for problem in damaged.document["problems"]), damaged.out
 
 
-def test_a_head_that_is_new_is_told_and_one_mistyped_refused(mcnet, tmp_path):
-    path, folder = tmp_path / "ads.db", LOOP / "journal"
-    assert "new head" not in mcnet("store", "import", path, folder, "--head", "ctr").err
-    assert "new head 'cvr' beside ctr\n" in mcnet("store", "import", path, folder, "--head", "cvr").err
-    for typo in ("crt", "CTR", "ctrr"):
-        done = mcnet("store", "import", path, folder, "--head", typo)
-        assert (done.code, done.err.count("\n")) == (2, 1), done.err
-        assert (
-            f"no head '{typo}', but 'ctr'; give --head ctr, or make the new one first: mcnet store add-head" in done.err
-        )
-    assert Store(path).heads == ["ctr", "cvr"]
-    assert mcnet("store", "add-head", path, "crt").code == 0
-    assert mcnet("store", "import", path, folder, "--head", "crt").code == 0
-    assert "has ctr, cvr now" in mcnet("store", "remove-head", path, "crt").err
-    assert Store(path).heads == ["ctr", "cvr"]
+def test_a_head_beside_others_is_made_and_deleted_by_name(mcnet, log, columns, tmp_path):
+    add = ("journal", "add", tmp_path / "new.db", log, *columns, "--period", "2026-11-16")
+    assert mcnet(*add, "--head", "ctr").code == 0
+    for name in ("crt", "cvr"):
+        refused = mcnet(*add, "--head", name)
+        said = f"mcnet: {tmp_path}/new.db has no head {name!r}; it has ctr; --new-head {name} makes it\n"
+        assert (refused.code, refused.err) == (2, said)
+    for _ in range(2):
+        assert mcnet(*add, "--new-head", "cvr").code == 0
+    assert Store(tmp_path / "new.db").heads == ["ctr", "cvr"]
+    assert "--head and --new-head were both given" in mcnet(*add, "--head", "ctr", "--new-head", "cvr").err
+    assert "has ctr now" in mcnet("store", "remove-head", tmp_path / "new.db", "cvr").err
+    assert Store(tmp_path / "new.db").heads == ["ctr"]
 
 
 @pytest.mark.parametrize(
@@ -120,23 +115,22 @@ def test_a_head_that_does_not_exist_is_refused_where_it_is_read(mcnet, tmp_path,
     assert Store(whole).heads == ["default"]
 
 
-def test_what_would_lose_rows_is_refused(mcnet, tmp_path):
-    path = tmp_path / "ads.db"
-    for head in ("ctr", "cvr"):
-        mcnet("store", "import", path, LOOP / "journal", "--head", head)
+def test_what_would_lose_rows_is_refused(mcnet, path, tmp_path):
+    before = mcnet("store", "show", path, "--json").document["heads"]["default"]["rows"]
+    Store(path).add_head("cvr")
+    Store(path).journal("cvr").add(Store(path).journal("default").sketch(until="2026-11-01"), "2026-11-01")
     (tmp_path / "link.db").symlink_to(path)
     for name in ("ads.db", "link.db"):
         assert "is the store itself" in mcnet("store", "backup", path, tmp_path / name).err
-    assert "ctr, cvr; name one with --head" in mcnet("store", "forget", path, "--before", "2026-11-05").err
+    assert "cvr, default; name one with --head" in mcnet("store", "forget", path, "--before", "2026-11-05").err
     assert "of cvr" in mcnet("store", "forget", path, "--before", "2026-11-05", "--head", "cvr").out
-    assert mcnet("store", "show", path, "--json").document["heads"]["ctr"]["rows"] == 1600
+    assert mcnet("store", "show", path, "--json").document["heads"]["default"]["rows"] == before
 
 
 def test_wrong_use_is_one_line(mcnet, tmp_path):
     for words, code, said in (
         (("show", tmp_path / "typo.db"), 2, "there is no store in"),
-        (("show", LOOP / "journal"), 2, "mcnet store import ads.db"),
-        (("import", tmp_path / "ads.db", tmp_path), 2, "neither a journal nor a registry"),
+        (("show", tmp_path), 2, "is a folder; a store is a file, or postgresql://"),
         (("show", "postgresql://me:secret@db/ads"), 2, "PGPASSWORD"),
         (("show", "host=db password=secret dbname=ads"), 2, "PGPASSWORD"),
     ):
@@ -168,7 +162,7 @@ def with_output(command, store):
     return *command.split(), store, *(("-o", "m.json") if command == "fit" else ())
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "store check", "store migrate", "journal compact", "versions history"])
+@pytest.mark.parametrize("command", [*COMMANDS, "store check", "journal compact", "versions history"])
 def test_no_command_shows_a_password_of_an_address(mcnet, command):
     for address in (
         "postgresql://me:secret@db/ads",
@@ -194,13 +188,3 @@ def test_a_password_of_the_environment_is_nowhere(mcnet, log, columns, tmp_path,
         for table in METADATA.sorted_tables:
             texts += [repr(row) for row in connection.execute(table.select())]
     assert not [text for text in texts if "open-sesame" in text]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_folder_of_mcnet_0_1_is_refused_with_the_command_that_takes_it_in(mcnet, command):
-    if command == "serve":
-        pytest.importorskip("granian")
-    folder = Path(__file__).parents[1] / "golden" / "journal"
-    done = mcnet(*with_output(command, folder))
-    said = f"mcnet: {folder} is a journal of mcnet 0.1; take it into a store: mcnet store import ads.db {folder}\n"
-    assert (done.code, done.err) == (2, said)

@@ -126,7 +126,7 @@ def test_a_version_is_saved_as_a_model_file(models, tmp_path, capsys):
 def test_each_head_has_versions_of_its_own(models, tmp_path, capsys):
     folder = str(tmp_path / "ads.db")
     assert run(["versions", "add", folder, models[0], "--head", "ctr"]) == 0
-    assert run(["versions", "add", folder, models[1], "--head", "cvr"]) == 0
+    assert run(["versions", "add", folder, models[1], "--new-head", "cvr"]) == 0
     assert run(["versions", "list", folder]) == 2
     assert "has the heads ctr, cvr; name one of them" in capsys.readouterr().err
     assert run(["versions", "hold", folder, "--head", "cvr"]) == 0

@@ -25,7 +25,7 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import sketches_by
 from mcnet.store.entries import Addition, Spool
 from mcnet.store.journal import Journal
-from mcnet.store.schema import entries, heads
+from mcnet.store.schema import entries
 from mcnet.store.store import Store
 
 
@@ -225,6 +225,8 @@ def test_periods_that_do_not_fit_into_memory_wait_on_disk_and_come_out_the_same(
     frame.write_parquet(tmp_path / "log.parquet")
     asked = {"score": "score", "label": "click", "field": "country", "time": "ts", "every": "1h"}
     whole, spilled = opened("whole"), opened("spilled")
+    whole.store.add_head("whole")
+    whole.store.add_head("spilled")
     whole.add_files(tmp_path / "log.parquet", **asked)
     parts, files = [], []
     monkeypatch.setattr("mcnet.rows.logs.BATCH_ROWS", 500)
@@ -453,6 +455,7 @@ def test_moments_with_a_zone_are_cut_in_utc(opened, journal, tmp_path, written):
     pl.DataFrame({"s": [0.1, 0.2, 0.3, 0.4, 0.5], "y": [0, 1, 0, 1, 0], "t": moments}).write_parquet(log)
     journal.add_files(log, score="s", label="y", time="t", every="1h")
     added = opened("added")
+    added.store.add_head("added")
     for moment, sketch in zip(amsterdam, [rows(1)] * 5, strict=True):
         added.add(sketch, moment)
     assert journal.periods == added.periods == ["2026-10-24T22:00", "2026-10-24T23:00", "2026-10-25", *LATER]
@@ -574,12 +577,8 @@ def logit_rows(seed):
     return Sketch.from_rows(logit, rng.random(50) < 0.1, field=rng.choice(["NL", "FR"], 50), score_type="logit")
 
 
-@pytest.mark.parametrize("begun_before", [False, True])
-def test_scores_of_another_type_are_refused(journal, begun_before):
+def test_scores_of_another_type_are_refused(journal):
     journal.add(rows(1), "2026-11-16", source="a")
-    if begun_before:  # by a version of mcnet that did not keep the type of the scores
-        with journal.store.database.writing() as connection:
-            connection.execute(heads.update().values(shape='[["field"], 512]'))
     with pytest.raises(InputError, match="are logits, those of the journal probabilities; read them as such: pass sco"):
         journal.add(logit_rows(2), "2026-11-17", source="b")
     assert journal.add(rows(3), "2026-11-17", source="b").rows == 50

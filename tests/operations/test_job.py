@@ -401,6 +401,7 @@ def add_day(journal, day, ratio):
 def test_heads_of_one_store_learn_apart_on_both_databases(store_address):
     store = mcnet.Store(store_address)
     for head, ratio in (("ctr", 0.7), ("cvr", 0.3)):
+        store.add_head(head)
         for day in range(1, 6):
             add_day(store.journal(head), day, ratio)
     with pytest.raises(InputError, match="has the heads ctr, cvr; name one"):
@@ -506,8 +507,8 @@ def test_a_first_run_that_fails_leaves_no_head(add_days, registry, tmp_path):
     store = add_days(1, 1).store
     (tmp_path / "bad.csv").write_text("score,label\n0.1,2\n")
     with pytest.raises(InputError, match="label has 1 value outside"):
-        mcnet.update(store, tmp_path / "bad.csv", head="cvr", score="score", label="label", period=1)
-    assert store.heads == ["default"]
+        mcnet.update(tmp_path / "new.db", tmp_path / "bad.csv", score="score", label="label", period=1)
+    assert mcnet.Store(tmp_path / "new.db").heads == []
     with pytest.raises(BusyError, match=r"another process is learning in .*ads\.db"), store.learning():
         mcnet.update(store, wait_seconds=0.1)
 

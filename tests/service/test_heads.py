@@ -27,7 +27,9 @@ ONLY_CVR = "a-token-for-cvr-alone-0123456789"
 def service(models, tmp_path_factory):
     folder = tmp_path_factory.mktemp("heads")
     store = Store(folder / "ads.db")
+    store.add_head("empty")
     for head, model in zip(("default", "cvr", "add to-cart"), models, strict=True):
+        store.add_head(head)
         store.versions(head).add(model)
     store.versions("cvr").add(models[0])
     store.configure("cvr", every="1h")
@@ -114,6 +116,7 @@ def test_a_token_for_one_head_changes_no_other_one(service, store):
 
 
 def test_heads_that_come_and_go_are_served_at_once(service, store, models):
+    store.add_head("new")
     store.versions("new").add(models[2])
     service.wait_for("the head", lambda: service.post("/heads/new/calibrate", ONE).status == 200)
     store.versions("new").add(models[1])
@@ -126,6 +129,7 @@ def test_heads_that_come_and_go_are_served_at_once(service, store, models):
 
 
 def test_a_head_that_cannot_be_served_does_not_keep_the_others_from_it(registry, models, tmp_path):
+    registry.store.add_head("cvr")
     registry.store.versions("cvr").add(models[1])
     alter(registry, versions.update().where(versions.c.number == 1, versions.c.head == 1).values(model=b"{}"))
     with running(registry.path, tmp_path, "--head", "cvr") as service:
@@ -141,6 +145,7 @@ def test_a_head_that_cannot_be_served_does_not_keep_the_others_from_it(registry,
 def test_without_a_default_head_the_path_must_name_one(models, tmp_path):
     store = Store(tmp_path / "ads.db")
     for head in ("ctr", "cvr"):
+        store.add_head(head)
         store.versions(head).add(models[0])
     with running(store.name, tmp_path) as service:
         answer = service.post("/calibrate", ONE)

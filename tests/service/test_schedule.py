@@ -90,7 +90,7 @@ def test_the_job_runs_at_the_start_and_at_the_end_of_every_period(monkeypatch, t
     monkeypatch.setattr(Learning, "_update", lambda self, head, until: jobs.put((head, int(until))) or True)
     store = Store(tmp_path / "ads.db")
     store.configure("ctr", every="1m")
-    store.configure("cvr")
+    store.add_head("cvr")
     learning = Learning(ServiceSettings(store.name, every="1m", learn=True, learn_after_seconds=0.0))
     learning.start()
     found = [jobs.get(timeout=60) for _ in range(8)]

@@ -13,11 +13,8 @@ from tests.store.conftest import model, rows
 
 from mcnet.errors import FileFormatError, InputError, StoreUnavailableError
 from mcnet.store.additions import FeedbackRows, add_feedback
-from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
+from mcnet.store.schema import METADATA, SCHEMA, schema
 from mcnet.store.store import Store
-
-FIRST_SCHEMA = Path(__file__).parent.parent / "golden" / "store-0001.sql"
-
 
 # -- the file, the server, and what is refused ---------------------------------------------------------------------
 
@@ -51,13 +48,7 @@ def test_sqlite_on_a_network_file_system_is_refused(tmp_path, monkeypatch, kind)
         Store(tmp_path / "ads.db").journal().add(rows(1), 1)
 
 
-def test_a_folder_of_before_is_refused_with_the_command_that_takes_it_in(tmp_path):
-    for name, kind in (("journal.json", "a journal"), ("registry.json", "a registry")):
-        folder = tmp_path / name[:4]
-        folder.mkdir()
-        (folder / name).write_text("{}")
-        with pytest.raises(InputError, match=rf"is {kind} of mcnet 0\.1.*mcnet store import ads.db {folder}"):
-            Store(folder).journal().add(rows(1), 1)
+def test_a_folder_is_refused(tmp_path):
     with pytest.raises(InputError, match="is a folder; a store is a file"):
         Store(tmp_path).heads  # noqa: B018
 
@@ -75,14 +66,6 @@ def test_other_files_and_databases_are_refused(tmp_path, postgresql_store):
         connection.execute(sa.text("CREATE TABLE entries (x int)"))
     with pytest.raises(InputError, match="has a table 'entries' that is not of a store"):
         other.journal().add(rows(1), 1)
-
-
-def test_a_store_of_a_newer_schema_is_refused(store):
-    store.journal().add(rows(1), 1)
-    with store.database.writing() as connection:
-        connection.execute(schema_version.update().values(version_num="9999"))
-    with pytest.raises(FileFormatError, match=r"has schema 9999, and this mcnet reads .*: upgrade mcnet"):
-        Store(store.database.given).heads  # noqa: B018
 
 
 def test_a_role_without_rights_is_told_so(postgresql_store, postgresql):
@@ -159,66 +142,31 @@ def test_a_store_can_be_used_after_a_fork(tmp_path):
 # -- the schema ----------------------------------------------------------------------------------------------------
 
 
-def test_the_tables_are_those_of_the_schema(store):
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
+def test_a_store_of_another_schema_is_refused_with_what_to_do(store):
     store.journal().add(rows(1), 1)
-    store.database.migrate()  # nothing to do
-    with store.database.reading() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": schema_version.name})
-        assert compare_metadata(context, METADATA) == []
-
-
-def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path):
-    """The tables of the first release, as they were: whatever the schema is now, such a store opens."""
-    path = tmp_path / "ads.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(FIRST_SCHEMA.read_text(encoding="utf-8"))
-    store = Store(path)
-    assert store.heads == ["ctr"]
-    store.journal("ctr").add(rows(1), 1)
-    with store.database.reading() as connection:
-        assert connection.scalar(sa.select(schema_version.c.version_num)) == SCHEMA
-
-
-REVISION = """
-import sqlalchemy as sa
-from alembic import op
-
-revision, down_revision = "0003", "0002"
-
-
-def upgrade():
-    with op.batch_alter_table("heads") as heads:
-        heads.add_column(sa.Column("colour", sa.Text))
-    if {fails}:
-        raise RuntimeError("half-way")
-"""
+    with store.database.writing() as connection:
+        connection.execute(schema.update().values(number=SCHEMA + 1))
+    said = (
+        rf"has tables of schema {SCHEMA + 1}, and this mcnet reads schema {SCHEMA}; use the mcnet that made it, or add"
+    )
+    with pytest.raises(FileFormatError, match=said):
+        Store(store.database.given).heads  # noqa: B018
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_change_of_the_schema_is_whole_or_not_at_all(store, tmp_path, monkeypatch, fails):
-    store.journal("ctr").add(rows(1), 1)
-    (tmp_path / "versions").mkdir()
-    (tmp_path / "versions" / "0003_colour.py").write_text(REVISION.format(fails=fails))
-    monkeypatch.setattr("mcnet.store.database.SCHEMA", "0003")
-    monkeypatch.setattr("mcnet.store.database._more_revisions", [str(tmp_path / "versions")])
-    again = Store(store.database.given)
+def test_the_tables_are_made_as_a_whole_or_not_at_all(store, monkeypatch, fails):
     if fails:
-        with pytest.raises(RuntimeError, match="half-way"):
-            again.database.migrate()
-    elif store.database.is_sqlite:
-        assert again.heads == ["ctr"]
-    else:
-        with pytest.raises(InputError, match="run `mcnet store migrate` once"):
-            again.heads  # noqa: B018
-        again.database.migrate()
-        assert again.heads == ["ctr"]
-    with store.database.engine.connect() as connection:
-        columns = [column["name"] for column in sa.inspect(connection).get_columns(heads.name)]
-        found = connection.scalar(sa.select(schema_version.c.version_num))
-    assert ("colour" in columns, found) == ((False, "0002") if fails else (True, "0003"))
+        with monkeypatch.context() as patched:
+            patched.setattr("mcnet.store.database.SCHEMA", "one")  # the last statement is refused
+            with pytest.raises(StoreUnavailableError):
+                store.journal().add(rows(1), 1)
+        assert not Store(store.database.given).database.exists()
+    store.journal().add(rows(1), 1)
+    with store.database.reading() as connection:
+        looking = sa.inspect(connection)
+        there = {name: {one["name"] for one in looking.get_columns(name)} for name in looking.get_table_names()}
+        assert there == {name: set(table.columns.keys()) for name, table in METADATA.tables.items()}
+        assert connection.scalar(sa.select(schema.c.number)) == SCHEMA
 
 
 def test_a_database_without_an_encoding_has_a_store_as_any_other(postgresql):
@@ -249,14 +197,18 @@ def test_the_roles_of_the_page_have_the_rights_they_need_and_no_others(postgresq
     store.journal("ctr").add(rows(1), "2026-11-16", source="log")
     store.versions("ctr").add(model(1))
     script = (Path(__file__).parents[2] / "deploy" / "roles.sql").read_text(encoding="utf-8")
-    logins = {"service": "mcnet_serve", "nightly": "mcnet_learn", "release": "mcnet_migrate"}
+    logins = {"service": "mcnet_serve", "nightly": "mcnet_learn"}
     with store.database.engine.begin() as connection:
         for _ in range(2):  # it may be run again
             connection.exec_driver_sql(script.replace("%", "%%"))
         for login, role in logins.items():
             connection.execute(sa.text(f"CREATE ROLE {login} LOGIN IN ROLE {role}"))
-    service, nightly, release = (Store(store.database.given.replace("mcnet@", f"{login}@")) for login in logins)
+    service, nightly = (Store(store.database.given.replace("mcnet@", f"{login}@")) for login in logins)
     try:
+        for role, rights in (("mcnet_serve", {"SELECT"}), ("mcnet_learn", {"SELECT", "INSERT", "UPDATE", "DELETE"})):
+            for table in set(METADATA.tables) - {schema.name}:
+                assert rights <= _rights(store, role, table), f"{role} on {table}"
+            assert _rights(store, role, schema.name) == {"SELECT"}
         (added,) = add_feedback(
             service, [FeedbackRows("ctr", "2026-11-17", "a-1", rows(2), every="1d", allow=["period"])]
         )
@@ -269,15 +221,20 @@ def test_the_roles_of_the_page_have_the_rights_they_need_and_no_others(postgresq
             nightly.versions("ctr").add(model(2))
             nightly.state("ctr").add_run({"outcome": "published"})
         nightly.journal("ctr").compact_feedback()
-        release.database.migrate()
+        nightly.add_head("cvr")
         change = sa.text("ALTER TABLE heads ADD COLUMN more TEXT")
         with pytest.raises(InputError, match="must be owner of table heads"), nightly.database.writing() as connection:
             connection.execute(change)
     finally:
-        for one in (service, nightly, release):
+        for one in (service, nightly):
             one.close()
         with store.database.engine.begin() as connection:
             for role in (*logins, *logins.values()):
-                connection.execute(sa.text(f"REASSIGN OWNED BY {role} TO mcnet"))
                 connection.execute(sa.text(f"DROP OWNED BY {role}"))
                 connection.execute(sa.text(f"DROP ROLE {role}"))
+
+
+def _rights(store, role, table):
+    with store.database.reading() as connection:
+        kinds = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER")
+        return {kind for kind in kinds if connection.scalar(sa.func.has_table_privilege(role, table, kind))}

@@ -48,7 +48,7 @@ def store(store_address):
 
 
 def test_requests_that_arrive_together_are_added_together(store):
-    store.configure("cvr", every="1h")
+    store.add_head("cvr")
     requests = [request("a", 1), request("b", 2), request("c", 3, before=2), request("a", 4, head="cvr")]
     assert [outcome.rows for outcome in add_feedback(store, requests)] == [20, 20, 20, 20]
     assert store.journal("ctr").sketch() == rows(3) + rows(1) + rows(2)

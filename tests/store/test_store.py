@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,14 +19,12 @@ from mcnet.operations.learning import learn_journal
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.store import Store
 
-FIRST_SCHEMA = Path(__file__).parent.parent / "golden" / "store-0001.sql"
-
-
 # -- heads ---------------------------------------------------------------------------------------------------------
 
 
 def test_heads_have_their_own_rows_versions_and_runs(store):
     for head in ("ctr", "cvr"):
+        store.add_head(head)
         store.journal(head).add(rows(len(head) + ord(head[1])), 1, source="a")
         store.versions(head).add(model(ord(head[1])))
         store.state(head).add_run({"outcome": "published", "head": head})
@@ -46,11 +43,11 @@ def test_the_only_head_need_not_be_named_and_one_of_several_must_be(store):
     store.journal().add(rows(1), 1)
     assert store.heads == ["default"]
     assert store.journal().head == "default"
-    store.journal("cvr").add(rows(1), 1)
+    store.add_head("cvr")
     assert store.journal().head == "default"
     store.remove_head("default")
     assert store.journal().head == "cvr"
-    store.journal("ctr").add(rows(1), 1)
+    store.add_head("ctr")
     with pytest.raises(InputError, match="has the heads ctr, cvr; name one of them"):
         store.journal()
 
@@ -61,7 +58,8 @@ def test_a_head_that_is_not_there_is_named_with_those_that_are(store):
             use("ctr")
     assert not store.database.exists(), "a change that is refused makes no store"
     store.journal("ctr").add(rows(1), 1)
-    for use in (lambda: store.load("cvr"), lambda: store.journal("cvr").sketch(), lambda: store.versions("cvr").hold()):
+    uses = (lambda: store.load("cvr"), lambda: store.journal("cvr").sketch(), lambda: store.versions("cvr").hold())
+    for use in (*uses, lambda: store.journal("cvr").add(rows(1), 1), lambda: store.configure("cvr", score="p")):
         with pytest.raises(InputError, match="has no head 'cvr'; it has ctr"):
             use()
     store.remove_head("ctr")
@@ -81,10 +79,19 @@ def test_the_settings_of_a_head_stay_until_they_are_taken_away(store):
 
 
 def test_rows_that_are_refused_make_no_head(store):
-    store.journal("ctr").add(rows(1), "2026-11-16", source="a")
     with pytest.raises(InputError, match="lies more than 400 periods after now"):
-        store.journal("cvr").add(rows(1), "2099-01-01", source="a")
-    assert store.heads == ["ctr"]
+        store.journal("ctr").add(rows(1), "2099-01-01", source="a")
+    assert store.heads == []
+
+
+def test_another_head_is_made_by_name_only(store):
+    store.journal("ctr").add(rows(1), 1)
+    with pytest.raises(InputError, match=r"has no head 'cvr'; it has ctr; store.add_head\('cvr'\) makes it"):
+        store.versions("cvr").add(model(1))
+    for _ in range(2):  # one that is there stays as it is
+        store.add_head("cvr")
+        store.versions("cvr").add(model(1))
+    assert (store.heads, store.versions("cvr").numbers) == (["ctr", "cvr"], [1])
 
 
 # -- transactions --------------------------------------------------------------------------------------------------
@@ -130,6 +137,8 @@ def test_readers_do_not_wait_for_a_writer_and_see_nothing_unfinished(store):
 
 
 def test_one_process_at_a_time_learns(store):
+    for head in ("ctr", "cvr"):
+        store.add_head(head)
     with store.learning("ctr") as lease:
         assert lease.fence == 1
         with (
@@ -256,7 +265,7 @@ def test_a_file_that_was_deleted_or_replaced_takes_no_rows_unseen(tmp_path):
     store = Store(path)
     store.configure("ctr", score="p")
     store.backup(copy)
-    store.configure("cvr", score="p")
+    store.add_head("cvr")
     assert store.heads == ["ctr", "cvr"]
     for file in tmp_path.glob("ads.db*"):
         file.unlink()
@@ -338,6 +347,7 @@ def test_a_tracker_goes_on_from_its_checkpoint_and_late_rows_cost_what_they_are_
     third = learn_journal(journal.snapshot(), saved, **settings)
     assert "2026-11-08" in third.new
     assert "2026-11-01" not in third.new
+    store.add_head("other")
     fresh = learn_journal(journal.snapshot(), store.state("other"), **settings)
     probe = np.linspace(0.1, 0.9, 9)
     found, expected = (one.learner.model().predict(probe, ["NL"] * 9) for one in (third, fresh))

@@ -25,7 +25,7 @@ app = options.Commands(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_EVERY_COMMAND = "Options of every command: --head, --config, --no-config, --debug. See mcnet --help."
+_EVERY_COMMAND = "Options of every command: --head, --new-head, --config, --no-config, --debug. See mcnet --help."
 _COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Learn": (fit, compare, fields, sketch, merge, methods),
     "Use": (apply, evaluate, slices, value, show, diff, export),
@@ -65,6 +65,7 @@ def mcnet(
     context: typer.Context,
     version: bool = options.flag("--version", "Print the version.", callback=_version, is_eager=True),
     head: str | None = options.option("NAME", "The head of a store; the only or the default one if not given."),
+    new_head: str | None = options.option("NAME", "The same, and make this head if the store does not have it."),
     config: str | None = options.option("FILE", "Read settings from this file, not from ./mcnet.toml."),
     no_config: bool = options.flag("--no-config", "Do not read ./mcnet.toml."),
     debug: bool = options.flag("--debug", "Show the traceback of an error."),
@@ -112,4 +113,4 @@ def mcnet(
     )
     if context.invoked_subcommand not in _READ_LOGS:
         options.refuse_read_options(f"{context.invoked_subcommand} reads none")
-    context.default_map = options.read_config(context, config, no_config, head)
+    context.default_map = options.read_config(context, config, no_config, options.chosen_head(head, new_head))

@@ -92,8 +92,8 @@ def add(
     files = NewFiles.of(given.paths, spec if time is None else spec.with_time(time, every), how, period, every)
     plain_interrupts()
     total = given.row_count if printer.lively else None
-    with options.announce_head(store, printer) as opened, printer.progress("reading", total) as advance:
-        kept = Journal(opened, options.head_name())
+    with printer.progress("reading", total) as advance:
+        kept = Journal(options.store_to_write(store), options.head_name())
         added = kept.add_paths(files.paths, files.spec, how, advance, period=period)
     if number is not None:  # of every positive, so that no row has to carry it
         kept.store.configure(kept.head, value=number)

@@ -1,8 +1,7 @@
 """Options that several commands share, and the configuration file `mcnet.toml`."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,24 +61,33 @@ _NEVER = frozenset(
 
 _FILE = "mcnet.config_file"
 _head: ContextVar[str | None] = ContextVar("mcnet head", default=None)
+_is_new: ContextVar[bool] = ContextVar("mcnet new head", default=False)
 
 
 def head_name() -> str | None:
-    """Return the head that `--head` names; None for the only or the default one."""
+    """Return the head that `--head` or `--new-head` names; None for the only or the default one."""
     return _head.get()
 
 
-@contextmanager
-def announce_head(store: str, printer: Printer) -> "Iterator[Store]":
-    """Yield a store, and say of a command that succeeds whether it made a head beside others; refuse a near miss."""
+def chosen_head(head: str | None, new_head: str | None) -> str | None:
+    """Remember the head of this command, and whether a command that writes may make it; return its name."""
+    if head is not None and new_head is not None:
+        raise InputError("--head and --new-head were both given; give one of them")
+    _head.set(head or new_head)
+    _is_new.set(new_head is not None)
+    return head_name()
+
+
+def store_to_write(address: str) -> "Store":
+    """Return the store, with the head that `--new-head` names; refuse another head that it does not have."""
     from mcnet.store.store import Store
 
-    opened = Store(store)
+    opened = Store(address)
     name = opened.chosen_head(head_name())
-    others = opened.beside(name)
-    yield opened
-    if others:
-        printer.note(f"new head {name!r} beside {', '.join(others)}")
+    if _is_new.get():
+        opened.add_head(name)
+    opened.refuse_unknown_head(name)
+    return opened
 
 
 def read_config(
@@ -94,7 +102,6 @@ def read_config(
     ignored : read no file.
     head : the head whose table, [heads.NAME], comes before the rest of the file.
     """
-    _head.set(head)
     if ignored:
         if path is not None:
             raise InputError("--config and --no-config were both given; give one of them")
@@ -367,7 +374,7 @@ def flag(name: str, text: str, **settings: Any) -> Any:
 
 READS_LOGS = (
     "\b\nOptions for reading logs: --where, --drop-missing, --separator, --storage-option, --bins.\n"
-    "Options of every command: --head, --config, --no-config, --debug. See mcnet --help."
+    "Options of every command: --head, --new-head, --config, --no-config, --debug. See mcnet --help."
 )
 """What stands below the help of a command that reads logs."""
 

@@ -51,9 +51,8 @@ def add(store: str = options.STORE, model: str = options.MODEL, note: str = NOTE
     from mcnet.store.versions import Registry
 
     printer = Printer(json)
-    with options.announce_head(store, printer) as there:
-        opened = Registry(there, options.head_name())
-        version = opened.add(model, note)
+    opened = Registry(options.store_to_write(store), options.head_name())
+    version = opened.add(model, note)
     state = (
         "current" if opened.current_number == version.number else "not yet current: mcnet versions promote makes it so"
     )
@@ -403,24 +402,8 @@ def forget(
     Printer(json).result(dict(gone), where)
 
 
-HEAD_NAME = options.argument("NAME", "The name of the head.")
-
-
-@store.command("add-head")
-def add_head(store: str = options.STORE, name: str = HEAD_NAME) -> None:
-    """Make a head, also one whose name is like that of another one; rows and versions make others by themselves.
-
-    \b
-    Example:
-      mcnet store add-head ads.db crt
-    """
-    opened = _require(store)
-    opened.add_head(name)
-    Printer().note(f"{opened.name} has the heads {', '.join(opened.heads)}")
-
-
 @store.command("remove-head")
-def remove_head(store: str = options.STORE, name: str = HEAD_NAME) -> None:
+def remove_head(store: str = options.STORE, name: str = options.argument("NAME", "The name of the head.")) -> None:
     """Delete a head with its rows, versions and history, for good.
 
     \b

@@ -106,7 +106,8 @@ def update(
         columns["value"] = number
     plain_interrupts()
     total = given.row_count if given is not None and printer.lively else None
-    with options.announce_head(store, printer) as opened, printer.progress("reading", total) as advance:
+    opened = options.store_to_write(store)
+    with printer.progress("reading", total) as advance:
         done = run_update(
             opened,
             [] if given is None else given.paths,

@@ -20,7 +20,7 @@ from mcnet._shared.files import disk_path, exclusive_lock
 from mcnet._shared.messages import first_line, need_extra
 from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailableError
 from mcnet.rows.locations import DATABASE_URL
-from mcnet.store.schema import METADATA, SCHEMA, heads, schema_version
+from mcnet.store.schema import METADATA, SCHEMA, heads, schema
 
 WAIT_SECONDS = 30.0
 """How long a writer waits for another one."""
@@ -167,7 +167,7 @@ class Database:
             if not self.path.exists():
                 return False
         with self.translated(), self._begin(write=False) as connection:
-            return self._revision(connection) is not None
+            return self._schema(connection) is not None
 
     def _open(self, *, create: bool) -> None:
         """Make the tables of a store that is not there."""
@@ -182,9 +182,12 @@ class Database:
                 raise InputError(f"there is no store in {self.name}; adding rows or a version to it makes one")
             self._create()
         with self._begin(write=False) as connection:
-            found = self._revision(connection) or ""
-        if found != SCHEMA:
-            raise FileFormatError(f"{self.name} has schema {found}, and this mcnet reads {SCHEMA}: install that mcnet")
+            found = self._schema(connection)
+        if found != str(SCHEMA):
+            raise FileFormatError(
+                f"{self.name} has tables of schema {found}, and this mcnet reads schema {SCHEMA}; use the mcnet that "
+                "made it, or add the logs to a new store"
+            )
         self._is_current, self._file = True, self._identity()
 
     def _identity(self) -> tuple[int, int] | None:
@@ -214,14 +217,15 @@ class Database:
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with self._begin(write=True) as connection:
             self.lock(connection, "schema")
-            if self._revision(connection) is None:  # else another process has just made them
+            if self._schema(connection) is None:  # else another process has just made them
                 METADATA.create_all(connection, checkfirst=False)
-                connection.execute(schema_version.insert().values(version_num=SCHEMA))
+                connection.execute(schema.insert().values(number=SCHEMA))
 
-    def _revision(self, connection: Connection) -> str | None:
+    def _schema(self, connection: Connection) -> str | None:
+        """Return the number of the schema of the tables, as it is written there; None if there are none."""
         there = sa.inspect(connection).get_table_names()
-        if schema_version.name in there:
-            return str(connection.scalar(sa.select(schema_version.c.version_num)))
+        if schema.name in there:
+            return str(connection.scalar(sa.select(sa.text("*")).select_from(schema)))
         if self.is_sqlite and there:
             raise InputError(f"{self.name} is an SQLite database of something else; name another file")
         taken = sorted({table.name for table in METADATA.sorted_tables} & set(there))

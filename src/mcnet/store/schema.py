@@ -18,8 +18,11 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "1"
-"""A change of a table changes this."""
+SCHEMA = 1
+"""Counts up with every change of a table; a store of another number is refused.
+
+From version 1.0 on, a list of SQL by number, here, has the statements that bring a store from each schema to the next.
+"""
 
 METADATA = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts up by itself in SQLite
@@ -140,4 +143,4 @@ documents = Table(  # whatever has a name and is replaced as a whole: the monito
     Column("document", Text, nullable=False),  # JSON
 )
 
-schema_version = Table("mcnet_schema", METADATA, Column("version_num", Text, primary_key=True))
+schema = Table("mcnet_schema", METADATA, Column("number", Integer, primary_key=True))

@@ -1,7 +1,6 @@
 """The store: everything that lives between runs, for any number of heads, in one database."""
 
 import json
-import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -32,8 +31,6 @@ KEY_DAYS = 30.0
 """So many days after a period has begun, the keys of its feedback are forgotten, unless a head says otherwise."""
 
 _LONGEST_NAME = 64
-_LONG_WORD = 5
-"""In a word of a name of so many letters, one that differs is taken for a slip."""
 _SETTINGS = {"score", "label", "weight", "field", "time", "every", "score_type", "negatives_kept", "key_days"}
 _SETTINGS |= {"value", "value_per_positive", "auto_fields"}
 
@@ -208,7 +205,7 @@ class Store:
         ----------
         lock : what is changed: "journal" or "versions".
         name : the head.
-        create : make a head that is not there, unless its name may be that of another one mistyped; else refuse it.
+        create : make the first head of a store if it is not there; any other one is refused.
 
         Yields
         ------
@@ -217,7 +214,8 @@ class Store:
         with self.database.writing("nothing was added", create=create) as connection:
             found = _head(connection, name)
             if found is None and create:
-                self.beside(name)
+                self.database.lock(connection, "schema")
+                self.refuse_unknown_head(name)
                 self.add_head(name)
             found = found or self.require_head(name)
             self.database.lock(connection, lock, found.id)
@@ -225,33 +223,22 @@ class Store:
                 found = self.require_head(name)
             yield connection, found
 
-    def beside(self, name: str) -> list[str]:
-        """Return the heads that a head of this name would be a new one beside; none if it is there, or the first.
+    def refuse_unknown_head(self, name: str) -> None:
+        """Refuse rows and versions for a head that is not there, unless it is the first one, which they make.
 
         Parameters
         ----------
         name : of the head.
-
-        Raises
-        ------
-        InputError : there is none of this name, and it may be that of another one mistyped.
         """
         there = self.heads
-        meant = None if name in there else next((other for other in there if is_near_miss(name, other)), None)
-        if meant is not None:
+        if there and name not in there:
             raise InputError(
-                f"{self.name} has no head {name!r}, but {meant!r}",
-                advice=Advice(
-                    f"name {meant!r}, or make the new one first: store.add_head({name!r})",
-                    shell=f"give --head {meant}, or make the new one first: mcnet store add-head {self.name} {name}",
-                ),
+                f"{self.name} has no head {name!r}; it has {', '.join(there)}",
+                advice=Advice(f"store.add_head({name!r}) makes it", shell=f"--new-head {name} makes it"),
             )
-        return [] if name in there else there
 
     def add_head(self, name: str) -> None:
-        """Make a head, also one whose name is like that of another one; one that is there stays as it is.
-
-        Rows and versions make their head by themselves. Only a name that another one may be mistyped as needs this.
+        """Make a head; one that is there stays as it is. Rows and versions make the first head of a store themselves.
 
         Parameters
         ----------
@@ -525,39 +512,6 @@ class OfHead:
         AbstractContextManager : gives the connection, and the head as it is now.
         """
         return self.store.writing_head(self.lock, self.head, create=create)
-
-
-def is_near_miss(name: str, other: str) -> bool:
-    """Tell whether a name may be another one mistyped: other case or separators, one slip in a word.
-
-    A slip is two letters exchanged in a word of three or more, one doubled, or, in a word of five letters or more, one
-    too many, too few or wrong, but not the last. Numbers, short words such as the names of countries, and the last
-    letter (model A, model B) may differ on purpose.
-
-    >>> [is_near_miss(name, "ctr_home") for name in ("CTR-home", "crt_home", "ctrr_home", "cvr_home", "ctr_rome")]
-    [True, True, True, False, False]
-    >>> is_near_miss("instal", "install"), is_near_miss("model1", "model2"), is_near_miss("ad_12", "ad_21")
-    (True, False, False)
-    """
-    words, others = (re.split(r"[\W_]+", text.casefold()) for text in (name, other))
-    if "".join(words) == "".join(others):
-        return re.findall(r"\d+", name) == re.findall(r"\d+", other)
-    differing = [pair for pair in zip(words, others, strict=False) if pair[0] != pair[1]]
-    return len(words) == len(others) and len(differing) == 1 and _one_slip(*sorted(differing[0], key=len))
-
-
-def _one_slip(short: str, long: str) -> bool:
-    """Tell whether two words differ by one slip."""
-    if len(short) == len(long):
-        at = [place for place, letter in enumerate(long) if short[place] != letter]
-        if any(short[place].isdigit() or long[place].isdigit() for place in at):
-            return False
-        if len(at) == 2:
-            exchanged = at[1] == at[0] + 1 and short[at[0]] + short[at[1]] == long[at[1]] + long[at[0]]
-            return exchanged and len(long) > 2
-        return len(at) == 1 and len(long) >= _LONG_WORD and at[0] < len(long) - 1
-    at = [place for place in range(len(long)) if long[:place] + long[place + 1 :] == short]  # several if it is doubled
-    return bool(at) and (len(at) > 1 or len(long) >= _LONG_WORD) and not long[at[0]].isdigit()
 
 
 def of_head(query: sa.Select[Any], head: str) -> sa.Select[Any]:
