@@ -1,6 +1,6 @@
 """The monitor: false alarms on calibrated days and in streams with a broken hour, and the time until drift is found.
 
-A day has about 1,000 positives at rates from 0.5 to 5 %. Simulated worlds of the level and of the slope are computed
+A day has about 1,000 positives at rates from 0.5 to 5 %. Simulated worlds of the level and of high scores are computed
 together, as groups of one likelihood; a few years are watched by the whole monitor, field values included.
 """
 
@@ -17,7 +17,7 @@ from benchmarks import report
 from benchmarks.peers.environments import interpreter, variables
 from mcnet._shared.arrays import logit, sigmoid
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods, slope_likelihoods
+from mcnet.tracking.evidence import Evidence, PeriodLikelihood
 from mcnet.tracking.monitor import Monitor
 
 ALPHA = 0.01
@@ -27,41 +27,37 @@ LARGEST_VALUE_SHARE = 0.115
 """… and to the largest field value."""
 PROBABILITY = np.linspace(0.005, 0.05, 6)
 WIDE = sigmoid(np.linspace(-4.0, 1.0, 12))
-"""Rates over which a shift of all logits bends: what a test of the slope must not take for a slope."""
+"""Rates over which a shift of all logits bends."""
 POSITIVES = 1_000
 SCRIPT = Path(__file__).parent / "peers" / "monitor_probcal.py"
 
 
-def day(rng: np.random.Generator, worlds: int, effect: float = 0.0, over: float = 1.0) -> Marginals:
+def day(rng: np.random.Generator, worlds: int, effect: float = 0.0, over: float = 1.0) -> PeriodLikelihood:
     """Return what the evidence asks of one day in each world, in which scores are `over` times too high."""
     weight = np.round(np.full(len(PROBABILITY), over * POSITIVES / PROBABILITY.sum()))
     odds = PROBABILITY / (1.0 - PROBABILITY) / over * np.exp(effect * rng.standard_normal((worlds, 1)))
-    positives = rng.binomial(weight.astype(int), odds / (1.0 + odds)).astype(float)
-    codes = np.repeat(np.arange(worlds), len(PROBABILITY))
-    cells = (np.tile(PROBABILITY, worlds), np.tile(weight, worlds), positives.ravel())
-    (found,) = PeriodLikelihoods.of_groups(*cells, [(codes, worlds)])
-    return stacked(found)
+    return likelihood(PROBABILITY, weight, rng.binomial(weight.astype(int), odds / (1.0 + odds)))
 
 
-def slope_day(rng: np.random.Generator, worlds: int, effect: float) -> Marginals:
-    """Return what the evidence of the slope asks of one day of 6,000 rows in each world, at rates from 2 to 73 %."""
-    direction = np.linspace(-1.7, 1.7, len(WIDE))
+def half_day(rng: np.random.Generator, worlds: int, effect: float) -> PeriodLikelihood:
+    """Return what the evidence of high scores asks of one day of 6,000 rows in each world, at rates from 2 to 73 %."""
     weight = np.full(len(WIDE), 6_000 / len(WIDE))
     truth = sigmoid(logit(WIDE) + effect * rng.standard_normal((worlds, 1)))
-    positives = rng.binomial(weight.astype(int), truth).astype(float)
-    codes = np.repeat(np.arange(worlds), len(WIDE))
-    parts = (np.tile(part, worlds) for part in (WIDE, weight))
-    return stacked(slope_likelihoods(*parts, positives.ravel(), np.tile(direction, worlds), codes, worlds))
+    positives = rng.binomial(weight.astype(int), truth)
+    information = np.cumsum(weight * WIDE * (1.0 - WIDE))
+    upper = information > 0.5 * information[-1]
+    return likelihood(WIDE[upper], weight[upper], positives[:, upper])
 
 
-def stacked(likelihoods: PeriodLikelihoods) -> Marginals:
-    """Return what the evidence asks of all groups, as arrays."""
-    marginals = likelihoods.marginals()
-    return Marginals(np.array([one.null for one in marginals]), np.array([one.mixture for one in marginals]))
+def likelihood(probability: np.ndarray, weight: np.ndarray, positives: np.ndarray) -> PeriodLikelihood:
+    """Return what the evidence asks of one period in each world, from the positives of its cells `[worlds, cells]`."""
+    expected, information = weight @ probability, weight @ (probability * (1.0 - probability))
+    sums = [positives.sum(axis=1), *(np.full(len(positives), part) for part in (expected, information))]
+    return PeriodLikelihood.of_groups(np.column_stack(sums))
 
 
 def highest_evidence(
-    worlds: int, days: int, effect: float, seed: int, of_day: Callable[..., Marginals] = day
+    worlds: int, days: int, effect: float, seed: int, of_day: Callable[..., PeriodLikelihood] = day
 ) -> np.ndarray:
     """Return, for each calibrated world, the largest logarithm of the e-value that any day has."""
     rng, evidence, highest = np.random.default_rng(seed), Evidence.of_many(worlds), np.full(worlds, -np.inf)
@@ -72,7 +68,7 @@ def highest_evidence(
 
 
 def watched_year(effect: float, seed: int) -> bool:
-    """Tell whether the whole monitor, with its level, slope and field values, raises an alarm in a calibrated year."""
+    """Tell whether the whole monitor, halves and field values included, raises an alarm in a calibrated year."""
     rng, monitor = np.random.default_rng([20_263, seed]), Monitor(ALPHA)
     for number in range(365):
         score = sigmoid(rng.uniform(-4.0, 1.0, 3_000))
@@ -102,7 +98,7 @@ def days_until_found(
 def false_alarms(worlds: int) -> str:
     """Return the share of calibrated years with an alarm, by what is watched and the size of period effects."""
     lines = []
-    for what, of_day in (("level", day), ("slope", slope_day)):
+    for what, of_day in (("level", day), ("high scores", half_day)):
         for effect in (0.0, 0.1, 0.3, 0.5):
             begin = time.perf_counter()
             highest = highest_evidence(worlds, 365, effect, 20_262 + round(100 * effect), of_day)
@@ -139,18 +135,14 @@ def delays(worlds: int) -> str:
 
 def hour(
     rng: np.random.Generator, effect: np.ndarray, positives: int, drift: float = 0.0, broken: np.ndarray | None = None
-) -> tuple[Marginals, np.ndarray]:
+) -> tuple[PeriodLikelihood, np.ndarray]:
     """Return what the evidence asks of one hour in each world, and its positives; `broken` worlds lose all of them."""
-    worlds = len(effect)
     weight = np.round(np.full(len(PROBABILITY), positives / PROBABILITY.sum()))
     odds = PROBABILITY / (1.0 - PROBABILITY) * np.exp(effect[:, None] + drift)
     labels = rng.binomial(weight.astype(int), odds / (1.0 + odds)).astype(float)
     if broken is not None:
         labels[broken] = 0.0
-    codes = np.repeat(np.arange(worlds), len(PROBABILITY))
-    cells = (np.tile(PROBABILITY, worlds), np.tile(weight, worlds), labels.ravel())
-    (found,) = PeriodLikelihoods.of_groups(*cells, [(codes, worlds)])
-    return stacked(found), labels.sum(axis=1)
+    return likelihood(PROBABILITY, weight, labels), labels.sum(axis=1)
 
 
 def broken_hours(streams: int) -> str:
@@ -240,8 +232,8 @@ def main(full: bool = False) -> None:
     worlds, delayed = (400, 500) if full else (100, 200)
     text = (
         f"## Monitor\n\nα = {ALPHA:g}, {POSITIVES:,} positives per day, {worlds:,} worlds "
-        f"({delayed:,} for delays). False alarms in a year of calibrated days, the level and the slope each "
-        f"with the whole of α; the slope at rates from 2 to 73 %:\n\n{false_alarms(worlds)}\n\n"
+        f"({delayed:,} for delays). False alarms in a year of calibrated days, the level and high scores each "
+        f"with the whole of α; high scores at rates from 2 to 73 %:\n\n{false_alarms(worlds)}\n\n"
         f"Days until over-prediction that begins on the first watched day is found, with the part of α that the level "
         f"has ({LEVEL_SHARE:g}):\n\n{delays(delayed)}\n\n{hours(2_000 if full else 400, 500 if full else 200)}\n\n"
         f"The monitor of probcal 0.4, α = {ALPHA:g}:\n\n"

@@ -45,10 +45,6 @@ class ModelDifference:
     only_new: tuple[str, ...]
     by_score: "pl.DataFrame"
     """One row per tenth of the weight, the lowest scores first."""
-    contexts: Contexts
-    """Every context that was compared."""
-    order: "np.typing.NDArray[np.intp]"
-    """The number of the context in each row of the table."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as JSON-able values."""
@@ -93,18 +89,15 @@ def diff(old: Any, new: Any, sketch: Sketch | None = None) -> ModelDifference:
     if old.score_type != new.score_type:
         raise InputError(f"the old model takes {old.score_type}s and the new one {new.score_type}s as scores")
     result = _on_a_grid(old, new) if sketch is None else _on_rows(old, new, sketch)
-    table, order = _by_context(result)
     alike = set(old.fields) == set(new.fields)  # contexts of other fields have no counterpart to be missing
     return ModelDifference(
         "scores" if sketch is None else "rows",
         float(result.weight @ result.after / (result.weight @ result.before) - 1.0),
         float(np.abs(result.after / result.before - 1.0)[result.weight > 0.0].max()),
-        table,
+        _by_context(result),
         _only_in(old.contexts, new.contexts) if alike else (),
         _only_in(new.contexts, old.contexts) if alike else (),
         _by_score(result),
-        result.contexts,
-        order,
     )
 
 
@@ -166,8 +159,8 @@ def _names(contexts: Contexts) -> list[str]:
     return [", ".join(f"{name}={value}" for name, value in row.items()) for row in shown]
 
 
-def _by_context(compared: _Compared) -> "tuple[pl.DataFrame, np.typing.NDArray[np.intp]]":
-    """Return the table of contexts, the largest change in expected positives first, and the context of each row."""
+def _by_context(compared: _Compared) -> "pl.DataFrame":
+    """Return the table of contexts, the largest change in expected positives first."""
     import polars as pl
 
     names = _names(compared.contexts) or ["all rows"]
@@ -180,7 +173,7 @@ def _by_context(compared: _Compared) -> "tuple[pl.DataFrame, np.typing.NDArray[n
     np.maximum.at(largest, compared.place, np.abs(compared.after / compared.before - 1.0))
     seen = np.flatnonzero(total > 0.0)
     order = seen[np.argsort(-np.abs(new - old)[seen], kind="stable")]
-    table = pl.DataFrame(
+    return pl.DataFrame(
         {
             "context": [names[index] for index in order],
             **_rates(total[order], old[order], new[order]),
@@ -188,7 +181,6 @@ def _by_context(compared: _Compared) -> "tuple[pl.DataFrame, np.typing.NDArray[n
             "positives_moved": (new - old)[order],
         }
     )
-    return table, order
 
 
 def _by_score(compared: _Compared) -> "pl.DataFrame":

@@ -99,14 +99,9 @@ def test_models_of_logits_are_compared_on_logits_and_on_their_sketch(tmp_path, m
     assert differences[0] == differences[1]
 
 
-def test_a_difference_as_a_page_and_by_score(models, tmp_path, capsys):
-    page = str(tmp_path / "diff.html")
-    assert run(["diff", *models, "--report", page, "--json"]) == 0
+def test_a_difference_by_score(models, capsys):
+    assert run(["diff", *models, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["scores"]) == 10
-    assert "The mean probability changes by -" in (tmp_path / "diff.html").read_text(encoding="utf-8")
-    assert run(["diff", *models, "--report", page]) == 2
-    assert "exists already; pass --force" in capsys.readouterr().err
-    assert run(["diff", *models, "--report", str(tmp_path / "diff.txt")]) == 2
 
 
 def test_a_version_is_saved_as_a_model_file(models, tmp_path, capsys):

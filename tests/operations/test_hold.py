@@ -7,7 +7,7 @@ from tests.operations.test_job import lose_the_loop
 import mcnet
 from mcnet.operations.gate import Gate
 from mcnet.operations.status import status_of as loop_status
-from mcnet.report.monitor_page import write_status_page
+from mcnet.report.status_page import write_status_page
 
 METHOD = {"method": "platt-field"}
 

@@ -15,7 +15,7 @@ from mcnet.errors import BusyError, InputError
 from mcnet.operations.gate import Gate
 from mcnet.operations.status import status_of
 from mcnet.operations.update import record_failed_run
-from mcnet.report.monitor_page import write_status_page
+from mcnet.report.status_page import write_status_page
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.schema import checkpoints, documents, heads, runs, versions
 from mcnet.store.state import LoopState

@@ -13,8 +13,6 @@ from mcnet.errors import InputError
 from mcnet.metrics.intervals import wilson
 from mcnet.model.drawing import lines_of
 from mcnet.model.model import CalibrationModel
-from mcnet.plots.timeline import draw_drift
-from mcnet.report.monitor_page import period_drifts
 from mcnet.report.page_figures import (
     drift_of,
     order_of,
@@ -181,18 +179,6 @@ def test_drift_is_the_pcoc_of_each_period():
     assert (drift.low < drift.pcoc).all()
     assert (drift.high > drift.pcoc).all()
     np.testing.assert_array_equal(drift.weight, [4, 4])
-
-
-def test_a_field_value_that_a_period_lacks_has_no_pcoc_there():
-    both = sketch_of_rows([0.2] * 4, [1, 0, 0, 0], field={"country": ["NL", "NL", "BE", "BE"]})
-    one = sketch_of_rows([0.2] * 4, [1, 0, 0, 0], field={"country": ["BE"] * 4})
-    drifts = period_drifts([("mon", both), ("tue", one)], None, ["level", "country=NL"])
-    np.testing.assert_allclose(drifts["level"].pcoc, [[0.8, 0.8]], rtol=1e-9)
-    np.testing.assert_allclose(drifts["country=NL"].pcoc, [[0.4, np.nan]], rtol=1e-9)
-    np.testing.assert_array_equal(drifts["country=NL"].weight, [2, 0])
-    dots = next(trace for trace in draw_drift(drifts["country=NL"])["data"] if "error_y" in trace)
-    assert dots["y"] == [0.4, None]
-    assert draw_drift(period_drifts([], None, ["level"])["level"])["data"][0]["y"] == []
 
 
 def test_sketches_by_period_add_up_to_the_whole(case: Case):

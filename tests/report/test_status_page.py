@@ -1,4 +1,4 @@
-"""The pages without scripts, of the loop and of a difference: their words, and their looks in a real browser."""
+"""The page of the loop, which has no script: its words, and its looks in a real browser."""
 
 import copy
 import re
@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 from tests.report.browser import LOADED, browse, find_chromium
 
-from mcnet.calibrators.per_field import PlattField
-from mcnet.difference import diff
-from mcnet.report.monitor_page import write_difference_page, write_status_page
-from mcnet.sketch.sketch import Sketch
+from mcnet.report.status_page import write_status_page
 
 ODD = "<b>bold</b>"
 RUN = {
@@ -206,43 +203,17 @@ def test_a_loop_that_has_just_begun_has_a_page(tmp_path):
     assert "No period was predicted yet" in page
 
 
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pages")
-    rng = np.random.default_rng(1)
-    field = {"country": rng.choice(["NL", ODD, "a value with a very long name " * 3], 5000)}
-    score = rng.uniform(0.02, 0.6, 5000)
-    old, new = (PlattField().fit(score, rng.random(5000) < factor * score, field=field).model_ for factor in (0.7, 0.9))
-    found = diff(old, new, Sketch.from_rows(score, rng.random(5000) < score, field=field))
-    return [
-        write_status_page(folder / "status.html", status()),
-        write_difference_page(folder / "diff.html", found, old, new, title="From a/very/long/path.json to " + "b" * 90),
-    ]
-
-
-def test_the_page_of_a_difference_names_what_moved(pages):
-    page = pages[1].read_text(encoding="utf-8")
-    assert "The mean probability changes by +" in page
-    assert ODD not in page
-    assert page.count("<figure>") == 3
-    assert page.count("<svg") == 3
-
-
 @pytest.mark.parametrize(("width", "dark"), [(1100, False), (390, True)])
-def test_pages_without_scripts_in_a_browser(pages, width: int, dark: bool, tmp_path: Path):
+def test_the_page_in_a_browser(width: int, dark: bool, tmp_path: Path):
     chromium = find_chromium()
     if chromium is None:
         pytest.skip("Chromium is not installed: apt-get install chromium")
     with browse(chromium) as browser:
-        for page in pages:
-            browser.open(page, width=width, dark=dark, ready=LOADED)
-            assert browser.complaints() == []
-            assert browser.requests() == []
-            assert browser.run("document.documentElement.scrollWidth") <= width
-            shown = "[...document.querySelectorAll('svg')].filter(e => e.getBoundingClientRect().width > 250).length"
-            assert browser.run(shown) >= 1
-            assert browser.run("getComputedStyle(document.body).backgroundColor") == (
-                ("rgb(17, 20, 23)" if dark else "rgb(243, 245, 247)")
-                if page.name == "status.html"
-                else ("rgb(20, 23, 26)" if dark else "rgb(255, 255, 255)")
-            )
+        browser.open(write_status_page(tmp_path / "status.html", status()), width=width, dark=dark, ready=LOADED)
+        assert browser.complaints() == []
+        assert browser.requests() == []
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        shown = "[...document.querySelectorAll('svg')].filter(e => e.getBoundingClientRect().width > 250).length"
+        assert browser.run(shown) >= 1
+        colour = "rgb(17, 20, 23)" if dark else "rgb(243, 245, 247)"
+        assert browser.run("getComputedStyle(document.body).backgroundColor") == colour

@@ -18,7 +18,7 @@ from mcnet.operations.service.schedule import Learning
 from mcnet.operations.service.settings import ServiceSettings
 from mcnet.operations.status import status_of
 from mcnet.operations.update import record_failed_run
-from mcnet.report.monitor_page import write_status_page
+from mcnet.report.status_page import write_status_page
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.store import Store
 

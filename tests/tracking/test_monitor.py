@@ -1,8 +1,5 @@
 """The monitor: few false alarms whatever is looked at, and real miscalibration found and described."""
 
-from itertools import product
-from math import comb
-
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -11,8 +8,8 @@ from scipy.stats import norm
 from mcnet.calibrators.parametric import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, Marginals, PeriodLikelihoods, shift_interval, slope_likelihoods
-from mcnet.tracking.monitor import _OVERALL, Monitor, ServedPcoc
+from mcnet.tracking.evidence import Evidence, PeriodLikelihood, log_likelihoods, shift_interval
+from mcnet.tracking.monitor import HALVES, SHARES, Monitor, ServedPcoc
 
 
 def counts(rng, positives=1000, effect=0.0, ratio=1.0, cells=6):
@@ -23,13 +20,18 @@ def counts(rng, positives=1000, effect=0.0, ratio=1.0, cells=6):
     return p, w, rng.binomial(w.astype(int), odds / (1.0 + odds)).astype(float)
 
 
+def sums_of(p, w, y):
+    return [y.sum(), (p * w).sum(), (w * p * (1.0 - p)).sum()]
+
+
 def likelihood(p, w, y):
-    return PeriodLikelihoods.of_groups(p, w, y, [(np.zeros(len(p), dtype=int), 1)])[0]
+    (found,) = PeriodLikelihood.of_groups(np.array([sums_of(p, w, y)])).each()
+    return found
 
 
 def days(seed, number, **world):
     rng = np.random.default_rng(seed)
-    return [likelihood(*counts(rng, **world)).marginals()[0] for _ in range(number)]
+    return [likelihood(*counts(rng, **world)) for _ in range(number)]
 
 
 @pytest.mark.parametrize("effect", [0.01, 0.1, 0.5])
@@ -42,37 +44,37 @@ def test_the_marginal_likelihood_is_the_integral_over_effects(effect, positives)
 
     width = 12 * effect
     exact = np.log(quad(density, 0.02 - width, 0.02 + width, points=[0.0, 0.02], limit=500)[0])
-    found = likelihood(p, w, y).log_marginal(np.array([0.02]), np.array([effect]))[0]
-    assert found[0] == pytest.approx(exact, abs=0.03)
+    found = log_likelihoods(np.array([sums_of(p, w, y)]), np.array([0.02]), np.array([effect]))
+    assert found[0, 0, 0] == pytest.approx(exact, abs=0.03)
 
 
-def test_without_an_effect_it_is_the_likelihood_ratio():
-    p, w, y = counts(np.random.default_rng(2))
-    odds = p / (1 - p) * np.exp(0.1)
+@pytest.mark.parametrize("rates", [(0.005, 0.05), (0.02, 0.73)])
+@pytest.mark.parametrize("shift", [-0.1, 0.02, 0.1])
+def test_without_an_effect_it_is_the_likelihood_ratio(shift, rates):
+    p = np.linspace(*rates, 12)
+    w = np.full(12, 500.0)
+    odds = p / (1 - p) * np.exp(shift)
     q = odds / (1 + odds)
+    y = np.random.default_rng(2).binomial(500, q).astype(float)
     exact = y @ np.log(q / p) + (w - y) @ np.log((1 - q) / (1 - p))
-    found = likelihood(p, w, y).log_marginal(np.array([0.1]), np.array([0.0]))[0]
-    assert found[0] == pytest.approx(exact, abs=1e-3)
+    found = log_likelihoods(np.array([sums_of(p, w, y)]), np.array([shift]), np.zeros(1))[0, 0]
+    assert found[0] == pytest.approx(exact, abs=0.03)
 
 
 def test_groups_together_are_as_groups_alone():
     rng = np.random.default_rng(11)
-    p, w, y = counts(rng, cells=12)
-    codes = rng.permutation(np.repeat(np.arange(3), 4))
-    whole, parts = PeriodLikelihoods.of_groups(p, w, y, [(np.zeros(12, dtype=int), 1), (codes, 3)])
-    pairs = [(whole.marginals()[0], np.full(12, True))]
-    pairs += [(found, codes == code) for code, found in enumerate(parts.marginals())]
-    for found, inside in pairs:
-        alone = likelihood(p[inside], w[inside], y[inside]).marginals()[0]
-        np.testing.assert_allclose(found.null, alone.null, atol=1e-6)
-        np.testing.assert_allclose(found.mixture, alone.mixture, atol=1e-6)
+    sums = np.array([sums_of(*counts(rng)) for _ in range(3)])
+    for found, alone in zip(PeriodLikelihood.of_groups(sums).each(), sums, strict=True):
+        (one,) = PeriodLikelihood.of_groups(alone[None]).each()
+        np.testing.assert_allclose(found.null, one.null, atol=1e-9)
+        np.testing.assert_allclose(found.mixture, one.mixture, atol=1e-9)
 
 
 def test_many_hypotheses_together_are_as_each_alone():
     worlds = [days(seed, 6, ratio=0.9) for seed in range(3)]
     together = Evidence.of_many(3)
     for place, day in enumerate(zip(*worlds, strict=True)):
-        stacked = Marginals(np.array([found.null for found in day]), np.array([found.mixture for found in day]))
+        stacked = PeriodLikelihood(np.array([found.null for found in day]), np.array([found.mixture for found in day]))
         together.learn(stacked) if place < 2 else together.update(stacked)
     for world, value, began in zip(worlds, together.log_values(), together.began, strict=True):
         alone = Evidence()
@@ -126,7 +128,7 @@ def test_over_prediction_is_found_in_time(ratio, most):
             evidence.learn(day)
         for day in days(1000 + seed, 40, ratio=ratio):
             evidence.update(day)
-            if evidence.log_value >= np.log(100 / _OVERALL):
+            if evidence.log_value >= np.log(100 / SHARES["level"]):
                 break
         needed.append(evidence.periods)
     assert np.median(needed) <= most
@@ -154,7 +156,7 @@ def test_one_field_value_is_found_and_described():
     assert found.pcoc == pytest.approx(1 / 0.6, rel=0.1)
     assert "over-predicted since" in found.advice()
     assert not [alarm for alarm in monitor.alarms if alarm.what in ("country=NL", "country=DE")]
-    assert monitor.table().height == 5
+    assert set(monitor.table()["what"]) == {"level", *HALVES, "country=NL", "country=FR", "country=DE"}
 
 
 def test_a_wrong_slope_is_found():
@@ -165,7 +167,25 @@ def test_a_wrong_slope_is_found():
         logits = np.log(score / (1 - score))
         truth = 1 / (1 + np.exp(-(0.6 * logits - 0.5)))
         monitor.update(Sketch.from_rows(score, rng.random(8000) < truth), day)
-    assert "slope" in {alarm.what for alarm in monitor.alarms}
+    found = {alarm.what: alarm.excess for alarm in monitor.alarms}
+    assert found["low scores"] < 0.0 < found["high scores"]
+
+
+def test_scores_that_are_all_alike_have_no_halves():
+    monitor = Monitor()
+    monitor.update(Sketch.from_rows(np.full(50, 0.2), np.arange(50) % 5 == 0), 1)
+    assert monitor.table()["what"].to_list() == ["level"]
+
+
+def test_either_half_of_the_scores_has_half_of_the_information():
+    rng, monitor = np.random.default_rng(4), Monitor()
+    score = rng.uniform(0.01, 0.5, 8000)
+    monitor.update(Sketch.from_rows(score, rng.random(8000) < score), 1, version="1")
+    low, high = (next(one for one in monitor.served() if one.what == half) for half in HALVES)
+    widths = [np.log(one.high / one.low) for one in (low, high)]
+    assert low.rows > high.rows
+    assert low.rows + high.rows == 8000
+    assert 0.5 < widths[1] / widths[0] < 2.0
 
 
 def test_a_model_is_judged_by_its_probabilities():
@@ -230,45 +250,6 @@ def test_what_cannot_be_used_is_refused(given):
         Monitor(**given)
 
 
-@pytest.mark.parametrize("slope", [-0.5, 0.1, 1.0])
-def test_the_likelihood_of_a_slope_is_that_of_the_rows_given_their_positives(slope):
-    weight, positives = np.array([12, 9, 7]), np.array([3, 4, 5])
-    p, direction = np.array([0.2, 0.4, 0.8]), np.array([-1.2, 0.1, 1.3])
-    found = slope_likelihoods(p, weight * 1.0, positives * 1.0, direction, np.zeros(3, dtype=int), 1)
-    exact = []
-    for s in (0.0, slope):
-        logits = np.log(p / (1 - p)) + s * direction
-        terms = {
-            y: sum(np.log(comb(n, k)) + k * z for n, k, z in zip(weight, y, logits, strict=True))
-            for y in product(*(range(n + 1) for n in weight))
-            if sum(y) == positives.sum()
-        }
-        exact.append(terms[tuple(positives)] - np.logaddexp.reduce(list(terms.values())))
-    at = found.log_marginal(np.array([slope]), np.array([0.0]))[0, 0]
-    assert at == pytest.approx(exact[1] - exact[0], abs=0.02)
-
-
-def test_a_shift_of_all_logits_says_nothing_about_the_slope():
-    rng = np.random.default_rng(6)
-    p, weight = 1 / (1 + np.exp(-np.linspace(-4.0, 1.0, 40))), np.full(40, 150.0)
-    direction = np.linspace(-2.0, 2.0, 40)
-    worst = []
-    for effect in (0.5, 1.0):
-        worlds = 20
-        evidence, codes = Evidence.of_many(worlds), np.repeat(np.arange(worlds), 40)
-        highest = np.full(worlds, -np.inf)
-        for _ in range(40):
-            shift = effect * rng.standard_normal((worlds, 1))
-            truth = p / (p + (1 - p) * np.exp(-shift))
-            cells = (np.tile(part, worlds) for part in (p, weight))
-            positives = rng.binomial(weight.astype(int), truth).ravel().astype(float)
-            each = slope_likelihoods(*cells, positives, np.tile(direction, worlds), codes, worlds).marginals()
-            evidence.update(Marginals(np.array([one.null for one in each]), np.array([one.mixture for one in each])))
-            highest = np.maximum(highest, evidence.log_values())
-        worst.append(np.mean(highest > np.log(10.0)))
-    assert max(worst) <= 0.15, "at most one in ten may ever reach log 10"
-
-
 def test_the_largest_values_get_most_of_alpha_whatever_their_field():
     rng = np.random.default_rng(8)
     field = {
@@ -312,11 +293,9 @@ def wild_hours(rng, worlds, effect, positives=300, shift=0.0, broken=None):
     found = rng.binomial(rows.astype(int), odds / (1.0 + odds)).astype(float)
     if broken is not None:
         found[broken] = 0.0
-    codes = np.repeat(np.arange(worlds), len(WILD_RATES))
-    cells = (np.tile(WILD_RATES, worlds), np.tile(rows, worlds), found.ravel())
-    (likelihoods,) = PeriodLikelihoods.of_groups(*cells, [(codes, worlds)])
-    one = likelihoods.marginals()
-    return Marginals(np.array([m.null for m in one]), np.array([m.mixture for m in one]))
+    expected, information = rows @ WILD_RATES, rows @ (WILD_RATES * (1.0 - WILD_RATES))
+    sums = np.column_stack([found.sum(axis=1), np.full(worlds, expected), np.full(worlds, information)])
+    return PeriodLikelihood.of_groups(sums)
 
 
 def test_heavy_tailed_effects_and_a_broken_hour_raise_no_false_alarms():
@@ -341,22 +320,7 @@ def test_a_drift_is_found_within_two_hours_also_after_a_broken_one():
     assert np.mean(evidence.log_values() >= np.log(1.0 / 0.01 / share_of_largest_value)) >= 0.95
 
 
-def test_evidence_of_before_there_were_wild_periods_is_read():
-    rng = np.random.default_rng(7)
-    one = Evidence.of_many(1)
-    one.update(wild_hours(rng, 1, np.zeros(1)))
-    now = Evidence(np.inf, one.periods, one.null[0], one.mixture[0], one.began[0])
-    half = len(now.null) // 2
-    before = Evidence.restored({**now.state(), "null": now.null[:half].tolist()})
-    assert before.null.shape == now.null.shape
-    assert before.log_value == pytest.approx(now.log_value, abs=0.02)
-
-
 # -- the confidence sequence since a version is served ----------------------------------------------------------------
-
-
-def sums_of(p, w, y):
-    return [y.sum(), (p * w).sum(), (w * p * (1.0 - p)).sum()]
 
 
 @pytest.mark.parametrize(("positives", "effect", "shift"), [(60, 0.1, 0.0), (400, 0.0, -0.2), (8, 0.3, 0.4)])
@@ -365,7 +329,7 @@ def test_the_sequence_includes_the_true_shift_in_all_periods_at_once(positives, 
     for _ in range(20):
         evidence = Evidence()
         for _ in range(12):
-            evidence.learn(likelihood(*counts(rng, positives, effect)).marginals()[0])
+            evidence.learn(likelihood(*counts(rng, positives, effect)))
         seen, inside = [], True
         for _ in range(4):
             seen.append(sums_of(*counts(rng, positives, effect, np.exp(shift))))
@@ -383,7 +347,7 @@ def test_a_broken_period_before_the_version_does_not_widen_the_sequence():
         rng, evidence = np.random.default_rng(14), Evidence()
         for number in range(25):
             p, w, y = counts(rng, 300, 0.05)
-            evidence.learn(likelihood(p, w, 0.0 * y if broken and number == 10 else y).marginals()[0])
+            evidence.learn(likelihood(p, w, 0.0 * y if broken and number == 10 else y))
         _, low, high = shift_interval(np.array([sums_of(*counts(rng, 300, 0.05))]), evidence.kept_nulls)
         widths[broken] = high - low
     assert widths[True] < 1.3 * widths[False]
@@ -403,7 +367,7 @@ def test_what_is_served_is_described_and_begins_anew_with_each_version(tmp_path)
     assert Monitor.load(tmp_path / "monitor.json").served() == monitor.served()
     monitor.update(sketch_of(rng), 13, version="2")
     assert {one.since for one in monitor.served()} == {"13"}
-    assert {one.what for one in monitor.served()} == {"level", "country=NL", "country=FR", "country=DE"}
+    assert {one.what for one in monitor.served()} == {"level", *HALVES, "country=NL", "country=FR", "country=DE"}
 
 
 @pytest.mark.parametrize("without_positives", [1, 2, 5])

@@ -11,7 +11,6 @@ from mcnet._shared.messages import aligned, counted, figure, shown_value
 from mcnet.cli import options
 from mcnet.cli.run import Printer, file_size, plain_interrupts, table, unseen_note
 from mcnet.cli.sources import (
-    PAGE,
     STANDARD_OUTPUT,
     check_output,
     load_model,
@@ -221,8 +220,6 @@ def diff(
     score: str | None = options.SCORE,
     label: str | None = options.LABEL,
     contexts: int = options.option("N", "Show this many contexts.", 15, min=1),
-    report: str | None = options.option("FILE", "Write a page to look at."),
-    force: bool = options.FORCE,
     json: bool = options.JSON,
 ) -> None:
     """Show what changes from one model to another.
@@ -238,7 +235,6 @@ def diff(
     printer = Printer(json)
     if not log:
         options.refuse_read_options("no --log is named")
-    check_output(report, [old, new], force=force, endings=PAGE)
     before, after = load_model(old), load_model(new)
     sketch = None
     if log:
@@ -269,11 +265,6 @@ def diff(
     ]
     by_score = table(("score", "old rate", "new rate", "shift"), bands)
     printer.result(difference.to_dict(), message, table(headings, rows), *more, *only, by_score)
-    if report is not None:
-        from mcnet.report.monitor_page import write_difference_page
-
-        write_difference_page(report, difference, before, after, title=f"From {old} to {new}")
-        printer.note(f"report → {report}")
 
 
 def _rates(row: dict[str, Any]) -> tuple[str, str, str]:

@@ -13,7 +13,7 @@ from mcnet._shared.messages import aligned, counted
 from mcnet.cli import options
 from mcnet.cli.compare import write_table
 from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, table
-from mcnet.cli.sources import PAGE, check_output, load_model, open_journal
+from mcnet.cli.sources import check_output, load_model, open_journal
 from mcnet.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _save(state: str, watching: "Monitor", watch: Watch) -> None:
 
 # `mcnet monitor`: is the served model still calibrated, with a guarantee on false alarms?
 
-_CONDITIONS = ("alarm", "level", "slope", "value")
+_CONDITIONS = ("alarm", "level", "scores", "value")
 _MOST_LINES = 12
 
 
@@ -106,9 +106,8 @@ def monitor(
     ),
     state: str | None = options.option("FILE", "Continue from this file, if it is there, and write it."),
     fail_if: list[str] | None = options.option(
-        "WHAT", "Exit with 1 if there is an alarm: alarm (any), level, slope or value."
+        "WHAT", "Exit with 1 if there is an alarm: alarm (any), level, scores (high or low ones) or value."
     ),
-    report: str | None = options.option("FILE", "Write a page to look at."),
     force: bool = options.FORCE,
     webhook: str | None = options.WEBHOOK_ADDRESS,
     webhook_secret_file: str | None = options.WEBHOOK_SECRET_FILE,
@@ -120,10 +119,10 @@ def monitor(
 
     Reference periods, on which the model is known to be calibrated, show how much periods differ: those before --since,
     those until --reference-until or, by default, those that the model was fitted on. All later periods are tested:
-    the level, the slope, and every field value. With --until the last periods, whose labels are not complete yet, are
-    left for a later run. With --state only new periods are read. A state belongs to one model: start a new one when
-    another model is published. If the rows have values, or with --value, the last 30 watched periods are also shown in
-    money, with the field values to act on.
+    all rows, low and high scores, and every field value. With --until the last periods, whose labels are not complete
+    yet, are left for a later run. With --state only new periods are read. A state belongs to one model: start a new one
+    when another model is published. If the rows have values, or with --value, the last 30 watched periods are also
+    shown in money, with the field values to act on.
 
     \b
     Example:
@@ -145,7 +144,6 @@ def monitor(
             )
     if since is not None and reference_until is not None:
         raise InputError("--since and --reference-until both give the end of the reference; give one of them")
-    check_output(report, [], force=force, endings=PAGE)
     check_output(actions_table, [], force=force, endings=(".csv", ".parquet"))
     journal = open_journal(folder).snapshot()
     warn_of_merged_periods(journal)
@@ -178,13 +176,6 @@ def monitor(
         printer.note(f"{len(to_do):,} field values → {actions_table}")
     if state is not None:
         _save(state, watching, watch)
-    if report is not None:
-        from mcnet.report.monitor_page import write_monitor_page
-
-        shown = [(period, part) for period, part in journal.sketches() if period in {*reference, *watched}]
-        title = f"Monitor of {model or folder}"
-        write_monitor_page(report, watching, shown, served, reference=reference, title=title)
-        printer.note(f"report → {report}")
     alarms = watching.alarms
     tracked = served is not None and served.method == "tracker"
     _print(printer, watching, reference, watched, (document, lines), tracked=tracked)
@@ -213,7 +204,9 @@ def _in_money(over_time: "MoneyOverTime") -> tuple[dict[str, Any], list[str], "A
 
 def _concerns(word: str, what: str) -> bool:
     """Tell whether an alarm is of the kind that was asked for."""
-    kind = what if what in ("level", "slope") else "value"
+    from mcnet.tracking.monitor import HALVES
+
+    kind = "level" if what == "level" else "scores" if what in HALVES else "value"
     return word in ("alarm", kind)
 
 
@@ -245,7 +238,7 @@ def _print(
     *,
     tracked: bool,
 ) -> None:
-    from mcnet.report.monitor_page import evidence_text
+    from mcnet.report.status_page import evidence_text
     from mcnet.rows.periods import shown_periods
 
     lines, alarms = watching.table().to_dicts(), watching.alarms

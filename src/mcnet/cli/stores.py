@@ -337,7 +337,7 @@ def show_store(
     Printer(json).result(found, table(titles, rows, left=1), *held)
     if status is not None:
         from mcnet.operations.status import status_of
-        from mcnet.report.monitor_page import write_status_page
+        from mcnet.report.status_page import write_status_page
 
         document = status_of(opened, options.head_name())
         if document["last_run"] is None:

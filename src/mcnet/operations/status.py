@@ -26,7 +26,7 @@ from mcnet.store.journal import Journal
 from mcnet.store.state import MONITOR, LoopState
 from mcnet.store.store import Head, Store
 from mcnet.store.versions import Registry, Version, now
-from mcnet.tracking.monitor import CellProbabilities, Monitor
+from mcnet.tracking.monitor import HALVES, CellProbabilities, Monitor
 from mcnet.tracking.tracker import followed_values
 
 # The one document of the state: what is served, what each version changed, what the last runs decided and why, and
@@ -39,7 +39,7 @@ TOLD_VALUES = 50
 """So many field values have metrics of their own: those with the most rows times error."""
 SHOWN_SENTENCES = 4
 """Of what is miscalibrated since its version is served, so many are said in words, the costliest."""
-_OVERALL = ("level", "slope")
+_OVERALL = ("level", *HALVES)
 RUNS_READ = 200
 """What was served in the shown periods is looked up in so many runs."""
 _EVENTS_READ = 200
@@ -276,6 +276,7 @@ def _monitor(monitor: Monitor) -> dict[str, Any]:
         table = table.sort(~pl.col("what").is_in(_OVERALL), maintain_order=True)
     shown = table.head(SHOWN_VALUES).to_dicts()
     served = {one.what: one for one in monitor.served([line["what"] for line in shown])}
+    values = monitor.served(most=TOLD_VALUES + len(_OVERALL))
     return {
         "alpha": monitor.alpha,
         "last_period": monitor.last_period,
@@ -285,7 +286,7 @@ def _monitor(monitor: Monitor) -> dict[str, Any]:
             {**line, "served": asdict(served[what]) if (what := line["what"]) in served else None} for line in shown
         ],
         "served": [str(one) for one in served.values() if not one.includes_one][:SHOWN_SENTENCES],
-        "values": [asdict(one) for one in monitor.served(most=TOLD_VALUES + 1) if one.what != "level"][:TOLD_VALUES],
+        "values": [asdict(one) for one in values if one.what not in _OVERALL][:TOLD_VALUES],
     }
 
 

@@ -20,7 +20,7 @@ from mcnet.operations.alerts import Event, add_events, alarm_event, make_key
 from mcnet.operations.gate import COMPARED_PERIODS, Current, Gate, LoadVersion, ServedPast, Verdict, ends_after
 from mcnet.operations.learning import Learnt, learn_journal
 from mcnet.operations.status import STATUS, Watched, loader, run_document, served_past, status_of, watch
-from mcnet.report.monitor_page import write_status_page
+from mcnet.report.status_page import write_status_page
 from mcnet.rows.columns import check_value
 from mcnet.rows.locations import Location
 from mcnet.rows.logs import ChangedFileError

@@ -1,4 +1,4 @@
-"""The monitor: is the served model still calibrated, overall, in its slope and in each field value?"""
+"""The monitor: is the served model still calibrated, overall, for low and high scores and in each field value?"""
 
 import json
 from collections.abc import Collection, Mapping
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, IndexArray, ScoreType
+from mcnet._shared.arrays import FloatArray, IndexArray, ScoreType, sums_by
 from mcnet._shared.files import checksum, write_json
 from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.evaluation import Predictor, predict_cells
@@ -20,21 +20,22 @@ from mcnet.tracking.evidence import (
     MOST_PERIODS,
     NULLS_KEPT,
     Evidence,
-    Marginals,
-    PeriodLikelihoods,
+    PeriodLikelihood,
     pcoc_of_shift,
     shift_interval,
-    slope_marginals,
 )
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-_FORMAT, _VERSION = "mcnet monitor", 3
-_OVERALL, _SLOPE, _VALUES = 0.7, 0.07, 0.23
-"""How the chance of a false alarm is shared out: to the level of all rows, their slope, and all field values."""
-
+_FORMAT, _VERSION = "mcnet monitor", 4
+HALVES = ("low scores", "high scores")
+"""The rows of a period below and above the score that halves what they tell: a wrong slope shows in both."""
+SHARES = {"level": 0.7, **dict.fromkeys(HALVES, 0.035)}
+"""How the chance of a false alarm is shared out: to all rows, to either half …"""
+_VALUES = 0.23
+"""… and to all field values together."""
 
 _TRACKED = (
     "the loop learns this from periods that are not suspect; if the next versions are no better, check the labels and "
@@ -47,7 +48,7 @@ class Alarm:
     """One finding: where the model is miscalibrated, since when, and by how much."""
 
     what: str
-    """ "level", "slope", a field value as "country=NL", or "learning": suspect periods in a row are not learnt."""
+    """ "level", one of `HALVES`, a field value ("country=NL"), or "learning": suspect periods in a row, not learnt."""
     raised: str
     """The period in which the evidence first sufficed."""
     since: str
@@ -73,19 +74,15 @@ class Alarm:
         tracked : a tracker learns every period and publishes by itself, so that publishing is no advice.
         kept : why it publishes nothing at present, if so.
         """
-        learnt = f"the loop has learnt this, but publishes nothing: {kept}" if kept else _TRACKED
+        since, _ = shown_periods([self.since, self.raised])
         if self.what == "learning":
-            since, _ = shown_periods([self.since, self.raised])
             return (
                 f"all periods since {since} are suspect and nothing is being learnt: correct their rows or release them"
             )
-        if self.what == "slope":
-            cure = learnt if tracked else "fit the model again on recent periods"
-            return f"high and low scores are wrong in opposite directions: {cure}"
+        learnt = f"the loop has learnt this, but publishes nothing: {kept}" if kept else _TRACKED
+        cure = learnt if tracked else "update the model and publish it"
         where = "" if self.what == "level" else f" of {self.what}"
         direction = "over" if self.excess > 0.0 else "under"
-        since, _ = shown_periods([self.since, self.raised])
-        cure = learnt if tracked else "update the model and publish it"
         return f"the probabilities{where} are {direction}-predicted since {since}: {cure}"
 
 
@@ -109,7 +106,7 @@ class ServedPcoc:
     excess: float = np.nan
     """Predicted minus observed positives since then: the rows times their mean error."""
     rows: float = np.nan
-    """The weight of the rows since then; NaN where the periods of an older file are among them."""
+    """The weight of the rows since then."""
 
     @property
     def includes_one(self) -> bool:
@@ -150,32 +147,61 @@ class _Watched:
 
     share: float
     evidence: Evidence
-    sums: list[float]
-    """Expected positives, positives, weight and variance of the positives, of all periods so far."""
-    marks: dict[int, tuple[str, *tuple[float, ...]]]
+    sums: list[float] = field(default_factory=lambda: [0.0] * 4)
+    """Positives, expected positives, their information and the weight of the rows, of all periods so far."""
+    marks: dict[int, tuple[str, list[float]]] = field(default_factory=dict)
     """At the periods in which a change may have begun: the period, and the sums before it."""
     raised: str | None = None
     before: FloatArray = field(default_factory=lambda: np.zeros((2, len(NULLS_KEPT))))
     """The log-likelihoods of nulls before the served version, for its confidence sequence …"""
-    since: list[tuple[str, *tuple[float, ...]]] = field(default_factory=list)
-    """… and the periods since: name, positives, expected positives, their information, and the weight of the rows."""
+    since: list[tuple[str, list[float]]] = field(default_factory=list)
+    """… and the periods since, with their sums."""
 
-    def add(self, period: str, likelihood: Marginals, sums: FloatArray) -> None:
+    def add(self, period: str, likelihood: PeriodLikelihood, sums: list[float]) -> None:
         if not self.since:
             self.before = self.evidence.kept_nulls
-        expected, positives, weight, information = sums.tolist()
-        self.since.append((period, positives, expected, information, weight))
+        self.since.append((period, sums))
         if len(self.since) > MOST_PERIODS:
             del self.since[: MOST_PERIODS // 2]
-        self.marks[self.evidence.periods] = (period, *self.sums)
+        self.marks[self.evidence.periods] = (period, self.sums)
         self.evidence.update(likelihood)
         possible = {*self.evidence.began.ravel().tolist(), self.evidence.periods - 1}
         self.marks = {place: mark for place, mark in self.marks.items() if place in possible}
-        self.sums = (np.array(self.sums) + sums).tolist()
+        self.sums = np.add(self.sums, sums).tolist()
 
     @property
     def log_evidence(self) -> float:
         return self.evidence.log_value + float(np.log(self.share))
+
+    def served(self, what: str) -> ServedPcoc:
+        """Return the PCOC since the present version is served."""
+        periods = np.array([sums for _, sums in self.since])
+        positives, expected, _, rows = periods.sum(axis=0).tolist()
+        shifts = shift_interval(periods[:, :3], self.before, self.evidence.largest_effect)
+        likely, high, low = (pcoc_of_shift(periods[:, :3], shift) for shift in shifts)
+        pcoc = expected / positives if positives > 0.0 else np.inf
+        pcoc = pcoc if low <= pcoc <= high else likely
+        return ServedPcoc(what, self.since[0][0], pcoc, low, high, expected - positives, rows)
+
+    def alarm(self, what: str) -> Alarm:
+        """Return what is known since the most probable change."""
+        since, before = self.marks.get(self.evidence.since) or next(iter(self.marks.values()))
+        positives, expected, information, rows = np.subtract(self.sums, before).tolist()
+        periods = self.evidence.periods - min(self.evidence.since, self.evidence.periods - 1)
+        low, high = _pcoc_interval(expected, positives, information, self.evidence.effect**2 / periods)
+        pcoc, excess = expected / positives if positives > 0.0 else np.inf, expected - positives
+        return Alarm(what, self.raised or "", since, pcoc, low, high, excess, rows, self.log_evidence)
+
+    def state(self) -> dict[str, Any]:
+        marks = [[place, *mark] for place, mark in self.marks.items()]
+        return vars(self) | {"marks": marks, "evidence": self.evidence.state(), "before": self.before.tolist()}
+
+    @staticmethod
+    def restored(state: Mapping[str, Any]) -> "_Watched":
+        marks = {int(place): (period, sums) for place, period, sums in state["marks"]}
+        evidence, before = Evidence.restored(state["evidence"]), np.array(state["before"], dtype=np.float64)
+        since = [(period, sums) for period, sums in state["since"]]
+        return _Watched(**{**state, "marks": marks, "evidence": evidence, "before": before, "since": since})
 
 
 class Monitor:
@@ -256,16 +282,22 @@ class Monitor:
         for what, likelihood, sums in _hypotheses(sketch, model):
             watched = self._watch(what)
             watched.add(text, likelihood, sums)
-            if watched.raised is None and watched.log_evidence >= -np.log(self.alpha):
+            enough = watched.raised is None and watched.log_evidence >= -np.log(self.alpha)
+            if enough and not (what in HALVES and self._explained(watched)):
                 watched.raised = text
                 new.append(what)
         self.last_period = text
         return [alarm for alarm in self.alarms if alarm.what in new]
 
+    def _explained(self, half: _Watched) -> bool:
+        """Tell whether an alarm of all rows in the same direction explains what a half of the scores shows."""
+        level = self._watched["level"]
+        return level.raised is not None and level.alarm("level").excess * half.alarm("").excess > 0.0
+
     @property
     def alarms(self) -> list[Alarm]:
         """Return every alarm raised so far, the costliest first, as it stands now."""
-        found = [self._alarm(what, watched) for what, watched in self._watched.items() if watched.raised is not None]
+        found = [watched.alarm(what) for what, watched in self._watched.items() if watched.raised is not None]
         return sorted(found, key=lambda alarm: -abs(alarm.excess))
 
     def served(self, what: Collection[str] | None = None, most: int | None = None) -> list[ServedPcoc]:
@@ -273,63 +305,38 @@ class Monitor:
 
         Parameters
         ----------
-        what : as in `Alarm`; everything that had rows since then if None. The slope has none.
+        what : as in `Alarm`; everything that had rows since then if None.
         most : return so many of them; all if None.
         """
-        chosen = []
+        costs = {}
         for name, watched in self._watched.items():
-            if name != "slope" and watched.since and (what is None or name in what):
-                # The weight is not known of periods that an older file has.
-                numbers = np.array([[*one, np.nan][:4] for _, *one in watched.since])
-                chosen.append((name, watched, numbers, float(numbers[:, 1].sum() - numbers[:, 0].sum())))
-        chosen.sort(key=lambda one: -abs(one[3]))
-        result = []
-        for name, watched, numbers, excess in chosen[:most]:
-            periods, positives, rows = numbers[:, :3], numbers[:, 0].sum(), float(numbers[:, 3].sum())
-            shifts = shift_interval(periods, watched.before, watched.evidence.largest_effect)
-            likely, high, low = (pcoc_of_shift(periods, shift) for shift in shifts)
-            pcoc = float(periods[:, 1].sum() / positives) if positives > 0.0 else np.inf
-            pcoc = pcoc if low <= pcoc <= high else likely
-            result.append(ServedPcoc(name, watched.since[0][0], pcoc, low, high, excess, rows))
-        return result
+            if watched.since and (what is None or name in what):
+                positives, expected, *_ = np.sum([sums for _, sums in watched.since], axis=0)
+                costs[name] = abs(expected - positives)
+        chosen = sorted(costs, key=lambda name: -costs[name])[:most]
+        return [self._watched[name].served(name) for name in chosen]
 
     def table(self) -> "pl.DataFrame":
         """Return everything that is watched: evidence, PCOC since the most probable change, the period effect."""
         import polars as pl
 
-        rows = []
-        for what, watched in self._watched.items():
-            if watched.evidence.periods:
-                state = asdict(self._alarm(what, watched))
-                rows.append(state | {"alarm": watched.raised is not None, "period_effect": watched.evidence.effect})
+        rows = [
+            asdict(watched.alarm(what))
+            | {"alarm": watched.raised is not None, "period_effect": watched.evidence.effect}
+            for what, watched in self._watched.items()
+            if watched.evidence.periods
+        ]
         return pl.DataFrame(rows).sort("log_evidence", descending=True) if rows else pl.DataFrame()
-
-    def _alarm(self, what: str, watched: _Watched) -> Alarm:
-        mark = watched.marks.get(watched.evidence.since) or next(iter(watched.marks.values()))
-        since, *before = mark
-        expected, positives, weight, variance = np.array(watched.sums) - np.array(before)
-        periods = watched.evidence.periods - min(watched.evidence.since, watched.evidence.periods - 1)
-        return Alarm(
-            what,
-            watched.raised or "",
-            since,
-            float(expected / positives) if positives > 0.0 else np.inf,
-            *_pcoc_interval(expected, positives, variance, watched.evidence.effect**2 / periods),
-            float(expected - positives),
-            float(weight),
-            watched.log_evidence,
-        )
 
     def _watch(self, what: str) -> _Watched:
         if what not in self._watched:
-            if what in ("level", "slope"):
-                share = _OVERALL if what == "level" else _SLOPE
-            else:
+            share = SHARES.get(what)
+            if share is None:
                 # The k-th value to appear gets 1/(k(k + 1)) of the share of all: that sums to 1 however many come.
                 self._values += 1
                 share = _VALUES / (self._values * (self._values + 1))
             bound = np.inf if self.period_effects == "learn" else float(self.period_effects)
-            self._watched[what] = _Watched(share, Evidence(bound), [0.0] * 4, {})
+            self._watched[what] = _Watched(share, Evidence(bound))
         return self._watched[what]
 
     def _next(self, period: Any) -> str:
@@ -361,18 +368,7 @@ class Monitor:
             "last_period": self.last_period,
             "values": self._values,
             "served_version": self.version,
-            "watched": {
-                what: {
-                    "share": watched.share,
-                    "sums": watched.sums,
-                    "marks": [[place, *mark] for place, mark in watched.marks.items()],
-                    "raised": watched.raised,
-                    "evidence": watched.evidence.state(),
-                    "before": watched.before.tolist(),
-                    "since": [list(one) for one in watched.since],
-                }
-                for what, watched in self._watched.items()
-            },
+            "watched": {what: watched.state() for what, watched in self._watched.items()},
         }
         return {**document, "checksum": checksum(document)}
 
@@ -413,22 +409,11 @@ class Monitor:
             monitor = Monitor(document["alpha"], document["period_effects"])
             monitor.last_period = document["last_period"]
             monitor._values = int(document["values"])
-            monitor.version = document.get("served_version")  # older files have none
-            monitor._watched = {what: _restored(state) for what, state in document["watched"].items()}
+            monitor.version = document["served_version"]
+            monitor._watched = {what: _Watched.restored(state) for what, state in document["watched"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FileFormatError(f"{path} cannot be read as a monitor ({error}); start a new one") from None
         return monitor
-
-
-def _restored(state: Mapping[str, Any]) -> _Watched:
-    marks = {int(place): (period, *before) for place, period, *before in state["marks"]}
-    watched = _Watched(
-        state["share"], Evidence.restored(state["evidence"]), list(state["sums"]), marks, state["raised"]
-    )
-    if "since" in state:  # older files have none
-        watched.before = np.array(state["before"], dtype=np.float64)
-        watched.since = [(str(period), *map(float, numbers)) for period, *numbers in state["since"]]
-    return watched
 
 
 def _pcoc_interval(expected: float, positives: float, variance: float, between: float) -> tuple[float, float]:
@@ -441,8 +426,8 @@ def _pcoc_interval(expected: float, positives: float, variance: float, between: 
     return float(ratio / reach), float(ratio * reach)
 
 
-def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, Marginals, FloatArray]]:
-    """Return what is tested on a period: its name, its likelihoods, and the sums that `_Watched` adds up."""
+def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, PeriodLikelihood, list[float]]]:
+    """Return what is tested on a period: its name, its likelihood, and the sums that `_Watched` adds up."""
     if not isinstance(sketch, Sketch):
         raise InputError(f"the monitor was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
     check_total_weight(sketch.weight)
@@ -450,24 +435,30 @@ def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, Marg
     probability = sketch.score if model is None else predict_cells(model, sketch)
     weight, positives = sketch.weight, np.minimum(sketch.positives, sketch.weight)
     information = weight * probability * (1.0 - probability)
-    columns = sketch.contexts.columns(sketch.context)
-    groupings: list[tuple[IndexArray, int]] = [(np.zeros(len(weight), dtype=np.int32), 1)]
-    groupings += [(column.codes, len(column.values)) for column in columns]
-    level, *fields = PeriodLikelihoods.of_groups(probability, weight, positives, groupings)
-    sums = np.array([probability @ weight, positives.sum(), weight.sum(), information.sum()])
-    found = [("level", level.marginals()[0], sums)]
-    slope = slope_marginals(probability, weight, positives)
-    if slope is not None:
-        found.append(("slope", slope, sums))
+    parts = (positives, probability * weight, information, weight)
+
+    def sums(codes: IndexArray, number: int) -> FloatArray:
+        return np.column_stack([sums_by(codes, part, number) for part in parts])
+
+    names, groups = ["level"], [np.sum(parts, axis=1)[None]]
+    halves = sums(_half_of(probability, information), 2)
+    if (halves[:, 3] > 0.0).all():
+        names, groups = [*names, *HALVES], [*groups, halves]
     values = []
-    for column, likelihoods in zip(columns, fields, strict=True):
-        parts = (probability * weight, positives, weight, information)
-        totals = np.column_stack(
-            [np.bincount(column.codes, weights=part, minlength=len(column.values)) for part in parts]
-        )
-        marginals = likelihoods.marginals()
-        for code in np.flatnonzero(totals[:, 2] > 0.0):
-            value = "(missing)" if column.values[code] is None else column.values[code]
-            values.append((f"{column.name}={value}", marginals[code], totals[code]))
-    # The first to appear get most of alpha: the largest ones, whatever their field.
-    return found + sorted(values, key=lambda value: -value[2][2])
+    for column in sketch.contexts.columns(sketch.context):
+        shown = ("(missing)" if value is None else value for value in column.values)
+        of_values = sums(column.codes, len(column.values))
+        values += [(f"{column.name}={value}", of) for value, of in zip(shown, of_values, strict=True) if of[3] > 0.0]
+    values.sort(key=lambda value: -value[1][3])  # the first to appear get most of alpha: the largest, of any field
+    names += [name for name, _ in values]
+    groups += [of[None] for _, of in values]
+    every = np.concatenate(groups)
+    return list(zip(names, PeriodLikelihood.of_groups(every[:, :3]).each(), every.tolist(), strict=True))
+
+
+def _half_of(probability: FloatArray, information: FloatArray) -> IndexArray:
+    """Return 0 for cells in the lower half of the scores, by their information, and 1 for those in the upper."""
+    distinct, codes = np.unique(probability, return_inverse=True)
+    own = sums_by(codes, information, len(distinct))
+    upper: IndexArray = (np.cumsum(own) - 0.5 * own > 0.5 * own.sum()).astype(np.int32)
+    return upper[codes]

@@ -39,8 +39,8 @@ from mcnet.operations.service.problems import RETRY, Problem, answer
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import ServiceSettings, check_token, log_event
 from mcnet.operations.service.state import ServiceState, curves_document
-from mcnet.report.monitor_page import status_html
 from mcnet.report.page import read_asset
+from mcnet.report.status_page import status_html
 from mcnet.store.store import Store
 from mcnet.store.versions import DamagedVersion, Registry, Version
 from mcnet.version import __version__

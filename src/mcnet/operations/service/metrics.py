@@ -160,7 +160,10 @@ _HEAD_METRICS: dict[str, tuple[Any, str]] = {
     "mcnet_update_failed": (GaugeMetricFamily, "1 if the last run of the update job failed."),
     "mcnet_monitor_pcoc": (GaugeMetricFamily, "Predicted over observed positives since the most probable change."),
     "mcnet_monitor_e_value": (GaugeMetricFamily, "Evidence against calibration, weighted by its share of alpha."),
-    "mcnet_monitor_alarms": (GaugeMetricFamily, "Alarms that stand: of all rows, the slope, and field values."),
+    "mcnet_monitor_alarms": (
+        GaugeMetricFamily,
+        "Alarms that stand: of all rows, their halves by score, field values.",
+    ),
     "mcnet_update_refused": (GaugeMetricFamily, "1 while the gate has refused the last new model."),
     "mcnet_suspect_periods": (GaugeMetricFamily, "Suspect periods that are kept and not learnt."),
     "mcnet_alerts_waiting": (GaugeMetricFamily, "Alerts that no webhook has taken yet; those of the last days."),
@@ -191,7 +194,7 @@ def _head_values(totals: Totals, head: "ServedVersions") -> dict[str, float]:
 
 
 def _monitor_values(status: dict[str, Any] | None) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Yield what the update job found: the level and the slope of all rows, alarms, and the values that matter most."""
+    """Yield what the update job found: evidence of all rows and either half, alarms, the values that matter most."""
     if status is None or status["last_run"] is None:
         return
     if isinstance(ended := status.get("last_ended"), str):
@@ -211,7 +214,7 @@ def _monitor_values(status: dict[str, Any] | None) -> Iterator[tuple[str, dict[s
     for line in monitor["table"]:
         if line["what"] == "level":
             yield "mcnet_monitor_pcoc", {}, math.nan if line.get("pcoc") is None else line["pcoc"]
-        if line["what"] in ("level", "slope") and line.get("log_evidence") is not None:
+        if "=" not in line["what"] and line.get("log_evidence") is not None:
             yield "mcnet_monitor_e_value", {"what": line["what"]}, math.exp(min(line["log_evidence"], 700.0))
     if monitor:
         yield "mcnet_monitor_alarms", {}, monitor.get("alarms", math.nan)

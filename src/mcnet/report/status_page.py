@@ -1,164 +1,19 @@
-"""The page of a monitor, the status page of the loop, and the page of a difference."""
+"""The page of the state of a head: written as a file without scripts, answered by the service as its dashboard."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mcnet._shared.arrays import logit, sigmoid
 from mcnet._shared.files import whole_file
-from mcnet._shared.messages import count, counted, figure, percent
-from mcnet.difference import ModelDifference
-from mcnet.metrics.calibration_error import group_pcoc
-from mcnet.metrics.evaluation import Predictor, predict_cells
-from mcnet.metrics.sums import GroupSums, group_sums
-from mcnet.model.model import CalibrationModel
-from mcnet.plots.figures import Line, draw_curves
-from mcnet.plots.style import INK, QUIET, Spec, as_svg
-from mcnet.plots.timeline import Drift, draw_drift, draw_rows, period_places
-from mcnet.report.page import read_asset, template, write_page
+from mcnet._shared.messages import count, counted, figure
+from mcnet.plots.style import as_svg
+from mcnet.plots.timeline import Drift, draw_drift, draw_rows
+from mcnet.report.page import read_asset, template
 from mcnet.rows.fields import MISSING_LABEL
-from mcnet.rows.periods import shown_periods, sorted_periods
-from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.monitor import Monitor
-
-# The page of a monitor: what is watched, the alarms, and PCOC over periods with the alarms marked.
-
-_MOST_LINES = 40
-_MOST_FIGURES = 12
-_NO_ROWS = GroupSums(*np.zeros((5, 1)))
-"""The sums of a field value in a period that lacks it."""
-
-
-def period_drifts(
-    periods: Iterable[tuple[str, Sketch]], model: Predictor | None, watched: Sequence[str]
-) -> dict[str, Drift]:
-    """Return the PCOC per period of all rows ("level") and of field values ("country=NL"), with intervals."""
-    names: list[str] = []
-    sums_of: dict[str, list[GroupSums]] = {what: [] for what in watched}
-    for period, sketch in periods:
-        names.append(period)
-        probability = sketch.score if model is None else predict_cells(model, sketch)
-        parts = {"level": group_sums(probability, sketch.rate, None, sketch.weight)}
-        for column in sketch.contexts.columns(sketch.context):
-            sums = group_sums(probability, sketch.rate, column.codes, sketch.weight, count=len(column.values))
-            labels = (f"{column.name}={MISSING_LABEL if value is None else value}" for value in column.values)
-            parts |= {label: sums.where(np.array([code])) for code, label in enumerate(labels) if label in sums_of}
-        for what, found in sums_of.items():
-            found.append(parts.get(what, _NO_ROWS))
-    drifts = {}
-    for what, found in sums_of.items():
-        sums = GroupSums(*np.array([part.columns() for part in found]).reshape(-1, 5).T)
-        pcoc, low, high = (end[None] for end in group_pcoc(sums))
-        drifts[what] = Drift(tuple(names), (what,), pcoc, low, high, sums.weight)
-    return drifts
-
-
-def write_monitor_page(
-    path: str | PathLike[str],
-    monitor: Monitor,
-    periods: Sequence[tuple[str, Sketch]],
-    model: Predictor | None = None,
-    *,
-    reference: Sequence[str] = (),
-    title: str = "Monitor",
-) -> Path:
-    """Write what a monitor has found as one self-contained HTML page.
-
-    Parameters
-    ----------
-    path : the file to write; it appears complete or not at all.
-    monitor : the monitor, after its updates.
-    periods : (period, sketch) in order, for the figures.
-    model : what served these rows; None if the scores are the served probabilities.
-    reference : the periods from which the monitor learnt how much periods differ.
-    title : the heading of the page.
-    """
-    table = monitor.table().to_dicts()
-    alarms, tracked = monitor.alarms, getattr(model, "method", "") == "tracker"
-    served = {one.what: asdict(one) for one in monitor.served([line["what"] for line in table[:_MOST_LINES]])}
-    shown = ["level", *(alarm.what for alarm in alarms if alarm.what not in ("level", "slope"))][:_MOST_FIGURES]
-    drifts = period_drifts(periods, model, shown)
-    since = {line["what"]: line["since"] for line in table if line["alarm"]}
-    figures = {
-        "All rows" if what == "level" else what: _marked(draw_drift(drift), drift, since.get(what), reference)
-        for what, drift in drifts.items()
-    }
-    return write_page(
-        path,
-        "monitor.html.j2",
-        data=list(figures.values()),
-        script="monitor.js",
-        title=title,
-        lead=_lead(alarms, tracked),
-        periods=_watched_periods(periods, reference),
-        alpha=f"{monitor.alpha:g}",
-        limit=f"{1.0 / monitor.alpha:,.6g}",
-        alarms=[(alarm.what, alarm.advice(tracked=tracked)) for alarm in alarms],
-        lines=[_line(line | {"served": served_text(served.get(line["what"]))}) for line in table[:_MOST_LINES]],
-        left_out=count(len(table) - _MOST_LINES) if len(table) > _MOST_LINES else "",
-        figures=list(figures),
-    )
-
-
-def _lead(alarms: Sequence[Any], tracked: bool) -> str:
-    if not alarms:
-        return "No alarm: nothing speaks against calibration."
-    number = "One alarm" if len(alarms) == 1 else f"{len(alarms)} alarms"
-    return f"{number}. The costliest: {alarms[0].advice(tracked=tracked)}."
-
-
-def _watched_periods(periods: Sequence[tuple[str, Sketch]], reference: Sequence[str]) -> str:
-    watched = [period for period, _ in periods if period not in set(reference)]
-    reference, watched = shown_periods(reference), shown_periods(watched)
-    known = counted(len(reference), "reference period")
-    learnt = f"{known}, {reference[0]} to {reference[-1]}; " if reference else ""
-    return learnt + (f"{len(watched):,} watched, {watched[0]} to {watched[-1]}" if watched else "none watched yet")
-
-
-def _line(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **line,
-        "evidence": evidence_text(line["log_evidence"]),
-        "pcoc": f"{line['pcoc']:.3f}",
-        "interval": f"{line['pcoc_low']:.3f} … {line['pcoc_high']:.3f}",
-        "excess": f"{line['excess']:+,.0f}",
-        "weight": count(line["rows"]),
-    }
-
-
-def evidence_text(log_evidence: float) -> str:
-    """Return an e-value as people read it.
-
-    >>> evidence_text(0.0), evidence_text(8.0), evidence_text(40.0), evidence_text(-9.0)
-    ('1.0', '2,981', 'over a million', '0.0')
-    """
-    if log_evidence > np.log(1e6):
-        return "over a million"
-    value = float(np.exp(log_evidence))
-    return f"{value:,.0f}" if value >= 10.0 else f"{value:.1f}"
-
-
-def _marked(figure: Spec, drift: Drift, since: str | None, reference: Sequence[str]) -> Spec:
-    """Return a figure with a line where a change began, and the reference in grey."""
-    positions = dict(zip(drift.periods, period_places(drift.periods)[0], strict=True))
-    shapes = []
-    inside = [period for period in sorted_periods(list(reference)) if period in positions]
-    if inside:
-        area = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 0}, "fillcolor": QUIET}
-        shapes.append(
-            {**area, "x0": positions[inside[0]], "x1": positions[inside[-1]], "layer": "below", "opacity": 0.5}
-        )
-    if since in positions:
-        line = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "line": {"color": INK, "width": 2, "dash": "dash"}}
-        shapes.append({**line, "x0": positions[since], "x1": positions[since]})
-    return {**figure, "layout": {**figure["layout"], "shapes": shapes}}
-
-
-# The page of the state of a head: written as a file without scripts, and answered by the service as its dashboard.
+from mcnet.rows.periods import shown_periods
 
 _WIDTHS = (("on-desk", 560, 60), ("on-phone", 340, 24))
 """For a wide screen and for a phone: the class of a picture, its width in pixels, and how many periods it shows."""
@@ -445,7 +300,7 @@ def _watched(line: dict[str, Any]) -> dict[str, Any]:
     changed = line["log_evidence"] >= np.log(_TELLING)
     return {
         **line,
-        "name": {"level": "All rows", "slope": "Slope"}.get(line["what"], line["what"]),
+        "name": "All rows" if line["what"] == "level" else line["what"],
         "since": line["since"] if changed else "–",
         "pcoc": f"{pcoc} ({low} … {high})" if changed else "–",
         "excess": f"{line['excess']:+,.0f}" if changed else "–",
@@ -462,105 +317,13 @@ def served_text(served: Mapping[str, Any] | None) -> str:
     return f"{value} ({low} … {high})"
 
 
-# The page of a difference: what changes from one model to another, by field value and by score.
+def evidence_text(log_evidence: float) -> str:
+    """Return an e-value as people read it.
 
-_MOST_CONTEXTS = 200
-_MOST_PICTURES = 12
-_POINTS = 80
-_MOST_NAMES = 20
-
-
-def write_difference_page(
-    path: str | PathLike[str],
-    difference: ModelDifference,
-    old: CalibrationModel,
-    new: CalibrationModel,
-    *,
-    title: str = "What changes",
-) -> Path:
-    """Write the difference of two models as one self-contained HTML page, which needs no script.
-
-    Parameters
-    ----------
-    path : the file to write; it appears complete or not at all.
-    difference : what `mcnet.diff` returned for the two models.
-    old, new : the models, for the pictures of their curves.
-    title : the heading of the page.
-
-    Returns
-    -------
-    path : the file written.
+    >>> evidence_text(0.0), evidence_text(8.0), evidence_text(40.0), evidence_text(-9.0)
+    ('1.0', '2,981', 'over a million', '0.0')
     """
-    lines = difference.table.head(_MOST_CONTEXTS).to_dicts()
-    left_out = difference.table.height - len(lines)
-    return write_page(
-        path,
-        "difference.html.j2",
-        title=title,
-        lead=_difference_lead(difference),
-        weighed="the rows given" if difference.weighted_by == "rows" else "scores spread evenly over the fitted range",
-        by_rows=difference.weighted_by == "rows",
-        models=[_model(name, model) for name, model in (("Old", old), ("New", new))],
-        lines=[_difference_line(line) for line in lines],
-        left_out=count(left_out) if left_out else "",
-        bands=[
-            {**_difference_line(band), "score": f"{band['score_low']:.3g} … {band['score_high']:.3g}"}
-            for band in difference.by_score.to_dicts()
-        ],
-        only=[
-            (which, count(len(names)), ", ".join(names[:_MOST_NAMES]), len(names) > _MOST_NAMES)
-            for which, names in (("old", difference.only_old), ("new", difference.only_new))
-            if names
-        ],
-        pictures=_pictures(difference, old, new),
-    )
-
-
-def _difference_lead(difference: ModelDifference) -> str:
-    if difference.largest == 0.0:
-        return "Nothing changes: both models give the same probabilities."
-    first = difference.table.row(0, named=True)
-    most = f" Most of it in {first['context']} ({first['shift']:+.2%})." if difference.table.height > 1 else ""
-    return (
-        f"The mean probability changes by {difference.shift:+.2%}; no probability by more than "
-        f"{percent(difference.largest)}.{most}"
-    )
-
-
-def _difference_line(line: dict[str, Any]) -> dict[str, str]:
-    shown = {name: f"{100 * line[name]:.4g}\N{NO-BREAK SPACE}%" for name in ("old_rate", "new_rate")}
-    more = {"weight": count(line["weight"]), "shift": f"{line['shift']:+.2%}"}
-    if "context" in line:
-        more |= {
-            "context": line["context"],
-            "largest": percent(line["largest"]),
-            "moved": f"{line['positives_moved']:+,.1f}",
-        }
-    return {**shown, **more}
-
-
-def _model(name: str, model: CalibrationModel) -> tuple[str, str]:
-    history = model.provenance
-    periods = history.get("fitted_periods") or {}
-    until = periods.get("last") or history.get("last_period")
-    if until:
-        until = shown_periods([str(until), str(periods.get("first", ""))])[0]
-    rows = f", {count(history['rows'])} rows" if history.get("rows") else ""
-    return name, f"{model.method}{rows}{f', until {until}' if until else ''}"
-
-
-def _pictures(difference: ModelDifference, old: CalibrationModel, new: CalibrationModel) -> list[tuple[str, str]]:
-    """Return the curves of both models in the contexts that change most."""
-    bands = difference.by_score
-    ends = np.clip([bands["score_low"].min(), bands["score_high"].max()], 1e-6, 1.0 - 1e-6)
-    low, high = logit(ends)
-    score = sigmoid(np.linspace(low, max(high, low + 1e-3), _POINTS))
-    pictures = []
-    for index, name in zip(difference.order[:_MOST_PICTURES], difference.table["context"], strict=False):
-        field = difference.contexts.columns(np.full(_POINTS, index, dtype=np.int32)) if old.fields else None
-        lines = [
-            Line(label, score, model.predict(score, field, score_type="probability"))
-            for label, model in (("old", old), ("new", new))
-        ]
-        pictures.append((name, as_svg(draw_curves(lines), f"Curves of {name}")))
-    return pictures
+    if log_evidence > np.log(1e6):
+        return "over a million"
+    value = float(np.exp(log_evidence))
+    return f"{value:,.0f}" if value >= 10.0 else f"{value:.1f}"
