@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcnet.errors import CalibrationWarning, InputError
-from mcnet.operations.learning import learn_journal
 from mcnet.rows.logs import expand_paths
 from mcnet.rows.spec import RowSpec
 from mcnet.sketch.sketch import Sketch
@@ -175,17 +174,6 @@ def test_compacting_changes_no_sum_and_keeps_retries_harmless(journal):
     assert journal.verify() == []
     with pytest.raises(InputError, match="compacted"):
         journal.add(rows(98), 0, source="late", replace=True)
-
-
-def test_hours_become_days(journal):
-    hours = [f"2026-11-{day}T{hour:02d}" for day in (15, 16) for hour in (0, 5, 23)]
-    for place, hour in enumerate(hours):
-        journal.add(rows(place), hour)
-    total = journal.sketch()
-    journal.compact(before="2026-11-16", every="1d")
-    assert journal.periods == ["2026-11-15", "2026-11-16", "2026-11-16T05:00", "2026-11-16T23:00"]
-    assert journal.sketch() == total
-    assert journal.add(rows(1), hours[1]).rows == 0
 
 
 def test_files_of_many_periods_in_one_pass(journal, tmp_path):
@@ -418,7 +406,7 @@ def test_a_journal_without_rows_has_nothing_to_compact(journal):
 # -- readers beside writers ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("change", [lambda j: j.compact(), lambda j: j.compact(every="2"), lambda j: j.remove("b", 2)])
+@pytest.mark.parametrize("change", [lambda j: j.compact(), lambda j: j.remove("b", 2)])
 def test_a_reader_goes_on_while_files_are_merged_or_removed(opened, journal, change):
     for period in range(4):
         journal.add(rows(period), period, source="a")
@@ -471,13 +459,6 @@ def test_months_of_files_are_moments(journal, tmp_path):
     assert journal.periods == ["2026-01-01", "2026-03-01"]
 
 
-def test_days_can_be_compacted_to_months(journal):
-    for day in ("2026-01-07", "2026-01-08", "2026-02-01"):
-        journal.add(rows(1), day, source="a")
-    journal.compact(every="1mo")
-    assert journal.periods == ["2026-01-01", "2026-02-01"]
-
-
 def weighted(*weights):
     return Sketch.from_rows([0.1] * len(weights), [0.0] * len(weights), weight=list(weights))
 
@@ -492,14 +473,15 @@ def test_a_weight_far_above_every_one_before_is_refused_unless_it_is_allowed(jou
     assert not journal.entries()
     journal.add(weighted(1.0, 500.0), "2026-11-01", source="a", largest_weight=500.0)
     journal.add(weighted(499_000.0, 1.0), "2026-11-02", source="b", largest_weight=499_000.0)
-    journal.compact(before="2026-11-03", every="1mo")
+    journal.add(weighted(1.0), "2026-11-02", source="c")
+    assert journal.compact(before="2026-11-03") == 1
     assert max(entry.heaviest for entry in journal.entries()) == 499_000.0  # also of what was merged
-    heavy = {"sketch": weighted(1e9, 1.0), "period": "2026-12-03", "source": "c", "largest_weight": 1e9}
-    with pytest.raises(InputError, match=r"c has a row of weight 1e\+09 for 2026-12-03, above 1,000 times the largest"):
+    heavy = {"sketch": weighted(1e9, 1.0), "period": "2026-12-03", "source": "d", "largest_weight": 1e9}
+    with pytest.raises(InputError, match=r"d has a row of weight 1e\+09 for 2026-12-03, above 1,000 times the largest"):
         journal.add(**heavy)
     assert journal.add(**heavy, allow="weight").rows == 2
     assert journal.add(**heavy).rows == 0  # what is there already is not judged again
-    journal.add(weighted(1e11), "2026-12-04", source="d")
+    journal.add(weighted(1e11), "2026-12-04", source="e")
 
 
 @pytest.mark.parametrize(
@@ -585,28 +567,6 @@ def test_scores_of_another_type_are_refused(journal):
     assert journal.edges() == {}
     with pytest.raises(InputError, match="are logits"):
         journal.add(logit_rows(2), "2026-11-18", source="c")
-
-
-def test_rows_of_two_types_of_scores_are_named_with_what_to_do(journal, tmp_path):
-    for day, source in enumerate("abc", 16):
-        journal.add(rows(day), f"2026-11-{day}", source=source)
-    with journal.store.database.writing() as connection:  # as a version of mcnet did that took them
-        other = Journal(tmp_path / "other.db")
-        other.add(logit_rows(17), "2026-11-17", source="b")
-        (number,) = other.latest()
-        content = other._rows(sa.select(entries.c.sketch).where(entries.c.id == number))[0].sketch
-        digest = other.entries()[0].digest
-        chosen = entries.update().where(entries.c.source == "b")
-        connection.execute(chosen.values(sketch=content, digest=digest))
-    said = "the scores that b gave for 2026-11-17 were read as logit, those of earlier rows as probability; "
-    (problem,) = journal.verify()
-    assert problem.startswith(said)
-    assert f"mcnet journal remove {journal.path}" in problem
-    with pytest.raises(InputError) as refused:
-        learn_journal(journal.snapshot(), journal.store.state(journal.head), method="mcnet-bayes", delay=0)
-    assert str(refused.value) == problem
-    journal.remove("b")
-    assert journal.verify() == []
 
 
 def test_periods_of_another_length_than_those_of_the_head_are_refused(journal):

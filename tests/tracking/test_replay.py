@@ -44,18 +44,3 @@ def test_periods_without_names_cannot_be_followed(journal):
     tracker = mcnet.Tracker().update_sketch(rows(1))
     with pytest.raises(InputError, match="learnt 1 periods without names"):
         tracker.follow(journal)
-
-
-def test_hours_beside_days_are_told(tmp_path):
-    journal = mcnet.Store(tmp_path / "ads.db").journal()
-    for hour in range(30):
-        journal.add(rows(hour), f"2026-11-{1 + hour // 24:02}T{hour % 24:02}", source="log")
-    assert journal.merged_periods() == {}
-    journal.compact(before="2026-11-02", every="1d")
-    assert journal.merged_periods() == {"2026-11-01": 24}
-    with pytest.warns(
-        mcnet.CalibrationWarning, match=r"1 periods .* compacted from shorter ones \(2026-11-01 from 24\) and 6"
-    ):
-        mcnet.Tracker.from_journal(journal)
-    with pytest.warns(mcnet.CalibrationWarning, match="compacted from shorter ones"):
-        mcnet.backtest(journal, methods=[])

@@ -182,21 +182,18 @@ def verify(store: str = options.STORE, json: bool = options.JSON, quiet: bool = 
 def compact(
     store: str = options.STORE,
     before: str | None = options.option("P", "Compact periods earlier than this; all but the last if not given."),
-    every: str | None = options.option("PERIOD", "Merge periods into longer ones, too, as 1d."),
     json: bool = options.JSON,
     quiet: bool = options.QUIET,
 ) -> None:
     """Merge the sources of old periods into one sketch per period.
 
-    Adding a compacted source again still changes nothing, but it can no longer be replaced or removed. With --every
-    periods are merged into longer ones, such as hours into days; trackers, backtests and monitors warn of a journal
-    with both lengths.
+    Adding a compacted source again still changes nothing, but it can no longer be replaced or removed.
 
     \b
     Example:
-      mcnet journal compact ads.db --every 1d
+      mcnet journal compact ads.db
     """
-    saved = open_journal(store).compact(before, every)
+    saved = open_journal(store).compact(before)
     printer = Printer(json, quiet)
     printer.note(f"{saved:,} sketches fewer" if saved else "nothing changed: there is nothing to merge")
     printer.result({"store": store, "sketches_saved": saved})

@@ -133,7 +133,6 @@ def monitor(
     from mcnet.operations.alerts import Webhook, add_events, alarm_event
     from mcnet.rows.columns import check_value
     from mcnet.rows.periods import period_text, periods_between
-    from mcnet.store.compaction import warn_of_merged_periods
 
     printer = options.printer_of(context, json, quiet)
     receiver = Webhook.of(webhook, webhook_secret_file, field_values)
@@ -146,7 +145,6 @@ def monitor(
         raise InputError("--since and --reference-until both give the end of the reference; give one of them")
     check_output(actions_table, [], force=force, endings=(".csv", ".parquet"))
     journal = open_journal(folder).snapshot()
-    warn_of_merged_periods(journal)
     served = None if model is None else load_model(model)
     about = None if served is None else model_document(served)["checksum"]
     ends = (None if end is None else period_text(end) for end in (since, reference_until))

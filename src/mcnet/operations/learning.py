@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, sigmoid
-from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.errors import FileFormatError, McnetError
 from mcnet.metrics.calibration_error import pcoc
 from mcnet.metrics.scores import CLIP
 from mcnet.metrics.sums import group_sums
@@ -228,22 +228,16 @@ def learn_journal(
     released = journal.released
     recent: deque[tuple[str, FloatArray]] = deque(maxlen=MOST_FORECASTS)
     saved = time.monotonic()
-    try:
-        for place, (period, sketch) in enumerate(journal.sketches(left[0], left[-1])):
-            probability = _learn_period(learnt, period, digests[period], sketch, look=look and period not in released)
-            if probability is not None:
-                recent.append((period, probability))
-            behind = len(left) - 1 - place
-            if behind and (behind.bit_count() == 1 or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS):
-                _save_state(state, learnt)
-                saved = time.monotonic()
-            if progress is not None:
-                progress(place + 1, len(left))
-    except InputError:
-        other = journal.other_scores()
-        if other:
-            raise InputError(other[0]) from None
-        raise
+    for place, (period, sketch) in enumerate(journal.sketches(left[0], left[-1])):
+        probability = _learn_period(learnt, period, digests[period], sketch, look=look and period not in released)
+        if probability is not None:
+            recent.append((period, probability))
+        behind = len(left) - 1 - place
+        if behind and (behind.bit_count() == 1 or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS):
+            _save_state(state, learnt)
+            saved = time.monotonic()
+        if progress is not None:
+            progress(place + 1, len(left))
     _save_state(state, learnt)
     learnt.forecasts = dict(recent)
     return learnt

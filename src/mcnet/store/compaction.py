@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from mcnet._shared.messages import warn
-from mcnet.rows.periods import (
-    cut_to_periods,
-    is_timestamp,
-    period_position,
-    period_text,
-    periods_between,
-    sorted_periods,
-)
+from mcnet.rows.periods import is_timestamp, period_position, period_text, periods_between, sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
 from mcnet.store.additions import FEEDBACK, chunks, entry_row, summarise
@@ -27,13 +19,12 @@ if TYPE_CHECKING:
     from mcnet.store.journal import Journal, JournalSnapshot
 
 
-def compact(journal: "Journal", periods: Collection[str], every: str | None, chosen: Callable[[Entry], bool]) -> int:
+def compact(journal: "Journal", periods: Collection[str], chosen: Callable[[Entry], bool]) -> int:
     """Merge the sources of periods into one sketch each, and return how many sketches fewer there are.
 
     Parameters
     ----------
     journal, periods : the journal, and the periods that are merged.
-    every : the length of longer periods that they are merged into; None to keep them.
     chosen : tells of an entry whether it is merged.
     """
     saved = 0
@@ -42,7 +33,7 @@ def compact(journal: "Journal", periods: Collection[str], every: str | None, cho
         groups: dict[str, dict[int, Entry]] = defaultdict(dict)
         for number, entry in past.latest().items():
             if entry.period in periods and entry.age is None and chosen(entry):
-                groups[_longer(entry.period, every)][number] = entry
+                groups[entry.period][number] = entry
         several = {period: group for period, group in groups.items() if len(group) > 1}
         outcomes = [_merge(past, period, group) for period, group in several.items()]
         past.close()
@@ -62,10 +53,7 @@ def _merge(past: "JournalSnapshot", period: str, group: Mapping[int, Entry]) -> 
     total = Sketch.merged(list(past.sketches_of(list(group)).values()))
     known = [entry.largest_weight for entry in group.values() if entry.largest_weight is not None]
     entry, _ = entry_of(total, period, None, None, max(known, default=None))
-    lengths: dict[str, int] = {}
-    for one in group.values():
-        lengths[one.period] = max(one.merged_periods, lengths.get(one.period, 1))
-    entry = replace(entry, source=COMPACTED, merged_periods=sum(lengths.values()))
+    entry = replace(entry, source=COMPACTED)
     content = stored_bytes(total)
     with past.changing() as (connection, head):
         counted = sa.select(sa.func.count())
@@ -116,25 +104,3 @@ def forget_periods(journal: "Journal", before: Any) -> dict[str, int]:
                 connection.execute(table.delete().where(own))
         summarise(connection, head.id)
     return {"periods": len(periods), **gone}
-
-
-def _longer(period: str, every: str | None) -> str:
-    """Return the longer period that a period lies in."""
-    if every is None:
-        return period
-    import polars as pl
-
-    return period_text(cut_to_periods(pl.Series("period", [period]), every)[0])
-
-
-def warn_of_merged_periods(journal: "Journal") -> None:
-    """Warn if a journal has periods of several lengths: each is taken for one period that begins where it is named."""
-    merged = journal.merged_periods()
-    others = len(journal.periods) - len(merged)
-    if merged and others:
-        first = sorted_periods(list(merged))[0]
-        warn(
-            f"{len(merged):,} periods of {journal.path} are compacted from shorter ones ({first} from {merged[first]}) "
-            f"and {others:,} are not; each counts as one period, so how much periods differ is learnt wrongly: compact "
-            "all of them alike, or begin after the compacted ones"
-        )

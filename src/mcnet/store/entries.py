@@ -58,8 +58,6 @@ class Entry:
     """How long after the end of the period it was counted, in periods; None if the labels were complete."""
     largest_weight: float | None = None
     """The largest weight of a row; None if it is not known, or no larger than the mean."""
-    merged_periods: int = 1
-    """Of how many periods it was merged."""
 
     @property
     def age_or_end(self) -> float:

@@ -363,10 +363,6 @@ class Journal(OfHead):
         named = (self._rows(sa.select(table.c.source).distinct()) for table in (entries, keys))
         return {row.source for rows in named for row in rows}
 
-    def merged_periods(self) -> dict[str, int]:
-        """Return how many periods each period was merged of, for those that were merged of several."""
-        return {entry.period: entry.merged_periods for entry in self.all_counts().values() if entry.merged_periods > 1}
-
     def arrival(self) -> ArrivalCurve | None:
         """Return the share of positives that has arrived by age; None unless a period was counted at several ages."""
         return ArrivalCurve.learn(self.all_counts().values())
@@ -486,7 +482,7 @@ class Journal(OfHead):
 
     # -- upkeep ---------------------------------------------------------------------------------------------------
 
-    def compact(self, before: Any = None, every: str | None = None) -> int:
+    def compact(self, before: Any = None) -> int:
         """Merge the sources of old periods into one sketch per period.
 
         What was compacted is still known, so a job that adds it again changes nothing; but a source that was compacted
@@ -495,8 +491,6 @@ class Journal(OfHead):
         Parameters
         ----------
         before : compact periods earlier than this one; by default all but the last.
-        every : merge periods into longer ones as well, such as hours into days with "1d". Each is one period from then
-            on; trackers, backtests and monitors warn of a journal with both.
 
         Returns
         -------
@@ -505,7 +499,7 @@ class Journal(OfHead):
         periods = self.periods
         earlier = periods[:-1] if before is None else periods_between(periods, None, before)
         limit = None if before is None else period_text(before)
-        return compact(self, set(earlier) - {limit}, every, lambda _: True)
+        return compact(self, set(earlier) - {limit}, lambda _: True)
 
     def compact_feedback(self, until: Any = None, now: "datetime | None" = None) -> int:
         """Merge the feedback of closed periods into one sketch per period, and forget keys that are too old to matter.
@@ -522,7 +516,7 @@ class Journal(OfHead):
         periods = self.periods
         closed = periods[:-1] if until is None else periods_between(periods, None, until)
         own = lambda entry: entry.source.startswith(FEEDBACK) or entry.source == COMPACTED  # noqa: E731
-        saved = compact(self, set(closed), None, own)
+        saved = compact(self, set(closed), own)
         forget_keys(self, now)
         return saved
 
@@ -534,41 +528,17 @@ class Journal(OfHead):
         list[str] : a sentence per problem; empty if there is none.
         """
         problems = []
-        score_types: dict[ScoreType, list[Entry]] = defaultdict(list)
         self.store.require_head(self.head)
         for entry, read in self.snapshot().counts():
             try:
-                sketch = read()
-                score_types[sketch.score_type].append(entry)
-                if sketch_digest(sketch) != entry.digest:
+                if sketch_digest(read()) != entry.digest:
                     problems.append(
                         f"{entry.period} of {entry.source} in {self.path} has other rows than were added; remove it, "
                         "and add it again"
                     )
             except McnetError as error:
                 problems.append(str(error))
-        return [*problems, *self._other_scores(score_types)]
-
-    def other_scores(self) -> list[str]:
-        """Return which rows have scores of another type than the first ones, and what to do, a sentence per source."""
-        score_types: dict[ScoreType, list[Entry]] = defaultdict(list)
-        for entry, read in self.counts():
-            score_types[read().score_type].append(entry)
-        return self._other_scores(score_types)
-
-    def _other_scores(self, score_types: Mapping[ScoreType, Sequence[Entry]]) -> list[str]:
-        if len(score_types) < 2:
-            return []
-        first, other = score_types
-        periods: dict[str, list[str]] = defaultdict(list)
-        for entry in score_types[other]:
-            periods[entry.source].append(entry.period)
-        shell = self.path if self.store.heads == [self.head] else f"{self.path} --head {self.head}"
-        return [
-            f"the scores that {source} gave for {', '.join(sorted_periods(named))} were read as {other}, those of "
-            f"earlier rows as {first}; take these rows out: `mcnet journal remove {shell} {source}`"
-            for source, named in periods.items()
-        ]
+        return problems
 
 
 class JournalSnapshot(Journal):

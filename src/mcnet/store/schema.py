@@ -79,7 +79,6 @@ entries = Table(  # the journal: the count of one source for one period, made at
     Column("weight", Double, nullable=False),
     Column("positives", Double, nullable=False),
     Column("largest_weight", Double),
-    Column("merged_periods", Integer, nullable=False, server_default="1"),
     Column("sketch", LargeBinary, nullable=False),  # a sketch file
     UniqueConstraint("head", "source", "period", "age", name="entries_key"),
     Index("entries_period", "head", "period"),

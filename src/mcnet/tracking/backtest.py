@@ -20,7 +20,6 @@ from mcnet.rows.periods import delay_in_periods, period_text, periods_between
 from mcnet.rows.spec import Resolution, RowSpec, field_names
 from mcnet.sketch.scan import scan_table
 from mcnet.sketch.views import sketches_by
-from mcnet.store.compaction import warn_of_merged_periods
 from mcnet.store.entries import GUARDS, Addition
 from mcnet.store.journal import Journal
 from mcnet.tracking.backtest_forecasters import (
@@ -139,7 +138,6 @@ def backtest(
             )
             rows = _read(past, log, home, spec.with_time(str(time), every), reading)
         past = past.snapshot()  # others may add to it meanwhile
-        warn_of_merged_periods(past)
         periods = past.periods
         if len(periods) < 2:
             raise InputError(

@@ -21,7 +21,6 @@ from mcnet._shared.messages import warn
 from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.rows.periods import periods_between
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.compaction import warn_of_merged_periods
 from mcnet.store.entries import past_digests, sketch_digest
 from mcnet.store.journal import Journal
 from mcnet.tracking.forecast import APART, LEVEL_CHANGE, Forecast, Stack, divided_belief, widened_belief
@@ -240,7 +239,6 @@ def follow_journal(journal: Journal, learner: Learner, afresh: Callable[[], Lear
     journal lacks periods that were learnt: these would be forgotten.
     """
     journal = journal.snapshot()  # others may add to it meanwhile
-    warn_of_merged_periods(journal)
     digests = past_digests(journal)
     periods = list(digests)
     known = 0
