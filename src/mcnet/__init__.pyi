@@ -45,6 +45,7 @@ from mcnet.sketch.scan import scan
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.arrival import ArrivalCurve
 from mcnet.store.journal import Journal
+from mcnet.store.settings import HeadSettings
 from mcnet.store.store import Store
 from mcnet.store.versions import Registry, Version
 from mcnet.tracking.backtest import backtest
@@ -71,6 +72,7 @@ __all__ = [
     "FileFormatError",
     "GammaScaling",
     "GaussianScaling",
+    "HeadSettings",
     "Histogram",
     "Identity",
     "InputError",

@@ -8,7 +8,6 @@ from tests.operations.conftest import day_name, day_rows
 
 from mcnet.calibrators.per_field import PlattField
 from mcnet.curves.curves import Curves
-from mcnet.errors import InputError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.operations.gate import (
     Current,
@@ -172,12 +171,6 @@ def test_what_cannot_be_served_is_invalid(candidate, rows):
 def upside_down(curves):
     """Return curves that fall where the others rise."""
     return Curves.of([(curves.grid(one), curves.values(one)[::-1]) for one in range(len(curves))])
-
-
-@pytest.mark.parametrize("wrong", [{"max_shift": -0.1}, {"tolerance": np.inf}, {"min_periods": 1}])
-def test_limits_that_are_none_are_refused(wrong):
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        Gate(**wrong)
 
 
 def test_a_far_move_passes_if_each_of_the_last_periods_says_so(add_days):

@@ -17,6 +17,7 @@ from tests.store.conftest import model, rows
 from mcnet.errors import BusyError, InputError
 from mcnet.operations.learning import learn_journal
 from mcnet.sketch.sketch import Sketch
+from mcnet.store.settings import HeadSettings
 from mcnet.store.store import Store
 
 # -- heads ---------------------------------------------------------------------------------------------------------
@@ -71,9 +72,10 @@ def test_a_head_that_is_not_there_is_named_with_those_that_are(store):
 
 
 def test_the_settings_of_a_head_stay_until_they_are_taken_away(store):
-    assert store.configure("ctr", score="pctr", every="1h") == {"score": "pctr", "every": "1h"}
-    assert store.configure("ctr", score=None, key_days=7) == {"every": "1h", "key_days": 7}
-    assert store.require_head("ctr").key_days == 7.0
+    assert store.configure("ctr", score="pctr", every="1h") == HeadSettings(score="pctr", every="1h")
+    assert store.configure("ctr", score=None, key_days=7).given == {"every": "1h", "key_days": 7.0}
+    assert store.require_head("ctr").settings == HeadSettings(every="1h", key_days=7)
+    assert store.configure("ctr", HeadSettings(alpha=0.1), every="2h").given["alpha"] == 0.1
     with pytest.raises(InputError, match="no setting 'scores'"):
         store.configure("ctr", scores="pctr")
 

@@ -10,7 +10,7 @@ import typer
 from mcnet._shared.files import whole_file
 from mcnet.cli import options
 from mcnet.cli.run import Printer, plain_interrupts, unseen_note
-from mcnet.cli.sources import PAGE, check_every, check_output, load_model, refuse_one_file, source_of, value_number
+from mcnet.cli.sources import PAGE, check_every, check_output, load_model, refuse_one_file, source_of
 from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, end_if_broken, parse_thresholds, threshold_names
 from mcnet.errors import InputError
 
@@ -87,7 +87,7 @@ def compare(
     if time is not None:
         _warn_of_texts(printer, timed, time)
     timed_test = None if judged is None else _read_test(printer, judged, spec, timed, time, every)
-    number = value_number(value)
+    number = options.value_number(value)
     if number is not None:
         timed = timed.with_value(number)
         timed_test = None if timed_test is None else timed_test.with_value(number)
@@ -331,7 +331,7 @@ def evaluate(
     spec = replace(spec, fields=tuple(dict.fromkeys([*spec.fields, *needed])))
     chosen = source.chosen_periods(since=since, until=until)
     timed = source.read(printer, source.with_time(spec, time, every), **chosen)
-    number = value_number(value)
+    number = options.value_number(value)
     if number is None and (actions or actions_table is not None) and timed.value_kind is None:
         number = 1.0
         printer.note("without --value every positive is worth 1: money is a number of positives")

@@ -17,7 +17,6 @@ from mcnet.cli.sources import (
     check_output,
     remember_periods,
     source_of,
-    value_number,
     write_to_standard_output,
 )
 from mcnet.errors import InputError, NotSupportedError
@@ -184,7 +183,7 @@ def sketch(
           -o part1.parquet
       mcnet sketch --sql duckdb --table impressions --score pctr --label click
     """
-    if value_number(value) is not None:
+    if options.value_number(value) is not None:
         raise InputError("--value is a number, which needs no sums: give it to mcnet evaluate instead")
     check_every(time, every)
     if sql is not None or table is not None:

@@ -11,8 +11,9 @@ from mcnet.cli import options
 from mcnet.cli.compare import write_table
 from mcnet.cli.options import from_config
 from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, plain_interrupts, table
-from mcnet.cli.sources import PAGE, check_output, open_journal, refuse_one_file, source_of, value_number
+from mcnet.cli.sources import PAGE, check_output, open_journal, refuse_one_file, source_of
 from mcnet.errors import InputError
+from mcnet.store.settings import OF_THE_LOOP, SETTINGS
 
 if TYPE_CHECKING:
     from mcnet.store.entries import Added
@@ -41,26 +42,17 @@ def about(context: typer.Context) -> None:
 
 
 @journal.command(epilog=options.READS_LOGS)
+@options.head_settings("fields", "exclude", *OF_THE_LOOP)
 def add(
     context: typer.Context,
     store: str = options.argument("STORE", "The store; created if it does not exist."),
     logs: list[str] = options.LOGS,
-    score: str | None = options.SCORE,
-    label: str | None = options.LABEL,
-    field: list[str] | None = options.FIELDS,
-    weight: str | None = options.WEIGHT,
-    value: str | None = options.VALUE,
-    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
-    time: str | None = options.TIMESTAMPS,
-    every: str | None = options.PERIOD_LENGTH,
     period: str | None = options.ONE_PERIOD,
     source: str | None = options.SOURCE,
     age: float | None = options.AGE,
     counted: str | None = options.COUNTED,
     replace: bool = options.REPLACE,
     allow: list[str] | None = options.ALLOW,
-    logits: bool | None = options.LOGITS,
-    negatives_kept: float = options.NEGATIVES_KEPT,
     json: bool = options.JSON,
     quiet: bool = options.QUIET,
 ) -> None:
@@ -76,27 +68,29 @@ def add(
           --field country --time ts --every 1h
       mcnet journal add hourly.db part0.parquet --period 2026-11-16T13
     """
-    from mcnet.rows.columns import check_value
-    from mcnet.store.entries import Addition, NewFiles
-    from mcnet.store.journal import Journal
-
     printer = options.printer_of(context, json, quiet)
     given = source_of(logs)
     if given.journal is not None:
         raise InputError(f"{logs[0]} is a store: give the logs or sketches that its journal was made of")
-    spec = given.spec(context)
-    number = value_number(value)
-    if number is not None:
-        check_value(number)
-    how = Addition(source, age, counted, replace, allow or ())
-    files = NewFiles.of(given.paths, spec if time is None else spec.with_time(time, every), how, period, every)
+    settings = options.given_settings(context, without_file=SETTINGS if given.finished else ())
     plain_interrupts()
     total = given.row_count if printer.lively else None
     with printer.progress("reading", total) as advance:
-        kept = Journal(options.store_to_write(store), options.head_name())
-        added = kept.add_paths(files.paths, files.spec, how, advance, period=period)
-    if number is not None:  # of every positive, so that no row has to carry it
-        kept.store.configure(kept.head, value=number)
+        added = (
+            options.store_to_write(store)
+            .journal(options.head_name())
+            .add_files(
+                given.paths,
+                settings,
+                period=period,
+                source=source,
+                age=age,
+                counted=counted,
+                replace=replace,
+                allow=allow or (),
+                progress=advance,
+            )
+        )
     printer.note(_what_changed(added, store))
     document = {"store": store, "rows": added.rows, "periods": added.periods, "known": added.known}
     printer.result({**document, "left_out": added.left_out})

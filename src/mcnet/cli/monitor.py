@@ -153,7 +153,7 @@ def monitor(
     reference, watched = _split(periods, served, watch.since, watch.reference_until)
     last = watching.last_period
     new = set(reference + watched) - set([] if last is None else periods_between(periods, None, last))
-    number = journal.store.require_head(journal.head).value if value is None else check_value(value)
+    number = journal.store.require_head(journal.head).settings.worth if value is None else check_value(value)
     over_time, recent = MoneyOverTime(), {p for p in watched if p in new and p in watched[-MONEY_PERIODS:]}
     with printer.progress("reading", len(new), "periods") as advance:
         for period, sketch in journal.sketches():

@@ -1,8 +1,10 @@
 """Options that several commands share, and the configuration file `mcnet.toml`."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +15,10 @@ from mcnet._shared.messages import warn
 from mcnet.cli.run import Printer
 from mcnet.errors import Advice, FileFormatError, InputError
 from mcnet.rows.locations import FORMAT_NAMES, read_options
+from mcnet.store.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from mcnet.store.settings import HeadSettings
     from mcnet.store.store import Store
 
 # The configuration file `mcnet.toml`: options that need not be repeated on every command line.
@@ -377,6 +381,110 @@ READS_LOGS = (
     "Options of every command: --head, --new-head, --config, --no-config, --debug. See mcnet --help."
 )
 """What stands below the help of a command that reads logs."""
+
+
+# The settings of a head as options: every one that a command takes, in the order of `HeadSettings`.
+
+_TYPES: dict[str, Any] = {
+    "field": list[str],
+    "exclude": list[str],
+    "negatives_kept": float,
+    "look": bool,
+    "score_type": bool,
+    "max_shift": float,
+    "tolerance": float,
+    "min_periods": int,
+    "alpha": float,
+    "key_days": float,
+}
+"""What is no string on the command line."""
+_FLAGS = {"score_type": ("logits", "--logits/--probabilities"), "look": ("look", "--look/--no-look")}
+"""The name of a parameter, and of its options, for what is switched on and off."""
+
+
+def head_settings(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command an option for every setting of a head, but for some of them.
+
+    Typer sees the parameters that the command has and these; the command reads them with `given_settings`.
+    """
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            command(**{name: value for name, value in given.items() if name in own})
+
+        own = dict(signature(command).parameters)
+        added = [_parameter(name) for name in SETTINGS if name not in left_out and name not in _NOT_TYPED]
+        first = [one for one in own.values() if one.name in ("context", "store", "logs")]
+        every = [*first, *added, *(one for one in own.values() if one not in first)]
+        run.__signature__ = Signature(every)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in every}
+        return run
+
+    return decorated
+
+
+_NOT_TYPED = ("resolution",)
+
+
+def _parameter(name: str) -> Parameter:
+    about = SETTINGS[name].metadata
+    parameter, flags = _FLAGS.get(name, (name, None))
+    usual = about["usual"]
+    shown: Any = f"{usual:g}" if isinstance(usual, int | float) and flags is None else usual or False
+    settings: dict[str, Any] = {"help": about["text"], "show_default": shown}
+    if name == "method":
+        settings["autocompletion"] = complete_methods
+    made = typer.Option(None, *([flags] if flags else []), metavar=None if flags else about["metavar"], **settings)
+    kind = _TYPES.get(name, str)
+    return Parameter(parameter, Parameter.POSITIONAL_OR_KEYWORD, default=made, annotation=kind | None)
+
+
+def given_settings(context: Any, *, without_file: Collection[str] = ()) -> "HeadSettings":
+    """Return the settings of a head that the command line and the configuration file give; refuse two different ones.
+
+    Parameters
+    ----------
+    context : of the command.
+    without_file : names of settings of which the file is not asked.
+    """
+    from mcnet.store.settings import HeadSettings
+
+    typed: dict[str, Any] = {}
+    filed: dict[str, Any] = {}
+    for option in context.command.params:
+        name = "score_type" if option.name == "logits" else option.name
+        if name not in SETTINGS:
+            continue
+        if name not in without_file and option.name in (context.default_map or {}):
+            filed[name] = option.type_cast_value(context, context.default_map[option.name])
+        if not from_config(context, option.name):
+            typed[name] = context.params[option.name]
+    both = (HeadSettings.of({name: _as_kept(name, value) for name, value in given.items()}) for given in (typed, filed))
+    words, file = both
+    return words.joined(file, f"the command line and {context.meta.get(_FILE)}")
+
+
+def value_number(typed: str | None) -> float | None:
+    """Return the value per positive if --value is a number; None if it names a column, or was not given.
+
+    >>> value_number("2.5"), value_number("bid")
+    (2.5, None)
+    """
+    try:
+        return None if typed is None else float(typed)
+    except ValueError:
+        return None
+
+
+def _as_kept(name: str, value: Any) -> Any:
+    """Return an option as the setting is given in Python; None if it is not given."""
+    if value is None or value == []:
+        return None
+    if name == "score_type":
+        return "logit" if value else "probability"
+    number = value_number(value) if name == "value" else None
+    return value if number is None else number
 
 
 def refuse_read_options(reason: str, *, filters_only: bool = False) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.files import is_url, local_path, output_file
-from mcnet.cli.options import SHARED_KEYS, from_config, head_name, refuse_read_options
+from mcnet.cli.options import SHARED_KEYS, from_config, head_name, refuse_read_options, value_number
 from mcnet.cli.run import Printer, plain_interrupts
 from mcnet.errors import FileFormatError, InputError
 from mcnet.rows.locations import Locations, is_store, read_options
@@ -375,18 +375,6 @@ def say_fields(printer: Printer, search: "FieldSearch") -> None:
     for one in search.candidates:
         if one.warning is not None:
             printer.note(f"{one.name} {one.warning}: not taken")
-
-
-def value_number(typed: str | None) -> float | None:
-    """Return the value per positive if --value is a number; None if it names a column, or was not given.
-
-    >>> value_number("2.5"), value_number("bid")
-    (2.5, None)
-    """
-    try:
-        return None if typed is None else float(typed)
-    except ValueError:
-        return None
 
 
 def source_of(names: Sequence[str], *, alone: bool = True) -> RowSource:

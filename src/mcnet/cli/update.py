@@ -8,7 +8,8 @@ import typer
 from mcnet._shared.messages import counted, need_extra
 from mcnet.cli import options
 from mcnet.cli.run import UNUSABLE, plain_interrupts
-from mcnet.cli.sources import source_of, value_number
+from mcnet.cli.sources import source_of
+from mcnet.store.settings import OF_THE_LOOP, SETTINGS
 
 if TYPE_CHECKING:
     from mcnet.operations.update import Update
@@ -21,6 +22,7 @@ REFUSED = 1
 ALARM = 3
 
 
+@options.head_settings()
 def update(
     context: typer.Context,
     store: str = options.argument(
@@ -29,16 +31,6 @@ def update(
     logs: list[str] | None = options.argument(
         "LOG", "Logs or saved sketches to add first; none if other processes add to the store.", None
     ),
-    score: str | None = options.SCORE,
-    label: str | None = options.LABEL,
-    field: list[str] | None = options.FIELDS,
-    fields: str | None = options.AUTO_FIELDS,
-    exclude: list[str] | None = options.NO_FIELDS,
-    weight: str | None = options.WEIGHT,
-    value: str | None = options.VALUE,
-    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
-    time: str | None = options.TIMESTAMPS,
-    every: str | None = options.PERIOD_LENGTH,
     period: str | None = options.ONE_PERIOD,
     source: str | None = options.SOURCE,
     age: float | None = options.AGE,
@@ -46,13 +38,6 @@ def update(
     replace: bool = options.REPLACE,
     allow: list[str] | None = options.ALLOW,
     until: str | None = options.option("P", "Learn no period after this one, as one that has not ended."),
-    delay: str = options.option("TIME", "How late labels are known: 2h, or a number of periods.", "0"),
-    method: str = options.METHOD,
-    max_shift: float = options.option("SHARE", "How far a mean probability may move at once.", 0.5, min=0.0),
-    tolerance: float = options.option("LOSS", "How much worse the log-loss per row may be.", 0.0, min=0.0),
-    min_periods: int = options.option("N", "Publish nothing before this many periods were judged.", 3, min=2),
-    alpha: float = options.option("SHARE", "The monitor's chance of ever raising a false alarm.", 0.01),
-    look: bool = options.LOOK,
     force: bool = options.flag("--force", "Publish even if the gate refuses; this is recorded in the history."),
     note: str = options.option("TEXT", "A note for the history.", ""),
     status: str | None = options.option("FILE", "Write a page about the state of the loop (.html)."),
@@ -63,8 +48,6 @@ def update(
     webhook: str | None = options.WEBHOOK_ADDRESS,
     webhook_secret_file: str | None = options.WEBHOOK_SECRET_FILE,
     field_values: str = options.FIELD_VALUES,
-    logits: bool | None = options.LOGITS,
-    negatives_kept: float = options.NEGATIVES_KEPT,
     json: bool = options.JSON,
     quiet: bool = options.QUIET,
 ) -> None:
@@ -99,11 +82,9 @@ def update(
     given = source_of(logs) if logs else None
     if given is None:
         options.refuse_read_options("no logs are named")
-    # Without logs, columns that the configuration file names concern nobody.
-    columns = {} if given is None else given.spec(context).arguments()
-    number = value_number(value)
-    if number is not None:
-        columns["value"] = number
+    # Saved sketches know how their logs were read, whatever the file says.
+    known = SETTINGS.keys() - set(OF_THE_LOOP) if given is not None and given.finished else ()
+    settings = options.given_settings(context, without_file=known)
     plain_interrupts()
     total = given.row_count if given is not None and printer.lively else None
     opened = options.store_to_write(store)
@@ -111,31 +92,20 @@ def update(
         done = run_update(
             opened,
             [] if given is None else given.paths,
+            settings,
             head=options.head_name(),
-            **columns,
-            fields=fields,
-            exclude=exclude or (),
-            time=time,
-            every=every,
+            until=until,
+            force=force,
+            note=note,
+            status=status,
+            wait_seconds=wait,
+            progress=advance,
             period=period,
             source=source,
             age=age,
             counted=counted,
             replace=replace,
             allow=allow or (),
-            until=until,
-            delay=delay,
-            method=method,
-            max_shift=max_shift,
-            tolerance=tolerance,
-            min_periods=min_periods,
-            alpha=alpha,
-            look=look,
-            force=force,
-            note=note,
-            status=status,
-            wait_seconds=wait,
-            reading=advance,
         )
     printer.result(done.to_dict(), *_lines(done))
     options.send_waiting_alerts(opened, receiver)
@@ -158,7 +128,7 @@ def _lines(done: "Update") -> list[str]:
             f"fields     {', '.join(done.fields) or 'none'} (chosen in the first run; a new head chooses anew)"
         )
     if done.changed:
-        lines.append(f"columns    the head now reads: {'; '.join(done.changed)}")
+        lines.append(f"settings   of the head, from now on: {'; '.join(done.changed)}")
     if done.until is not None:
         read = "until" if done.learnt else "read until"
         lines.append(f"learnt     {counted(len(done.learnt), 'period')}, {read} {done.until}")

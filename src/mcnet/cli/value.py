@@ -9,7 +9,7 @@ import typer
 from mcnet._shared.messages import warn
 from mcnet.cli import options
 from mcnet.cli.run import Printer
-from mcnet.cli.sources import PAGE, check_output, load_model, remembered_negatives, source_of, value_number
+from mcnet.cli.sources import PAGE, check_output, load_model, remembered_negatives, source_of
 from mcnet.errors import InputError
 from mcnet.rows.locations import is_store, read_options
 
@@ -109,7 +109,7 @@ def value(
         if name in loaded:
             raise InputError(f"a model and a method are both called {name!r}; give the model's file another name")
         loaded[name] = _fitted(printer, context, name, fit_on or [], spec)
-    number = None if worth is None else value_number(worth)
+    number = None if worth is None else options.value_number(worth)
     block_rows = int(block) if block is not None and block.isdecimal() else None
     wanted = {"price": price, "value": worth if number is None else None, "truth": truth, "time": time}
     wanted |= {"block": block if block_rows is None else None, "per_positive": value_per_positive, "weight": weight}

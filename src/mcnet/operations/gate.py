@@ -391,15 +391,6 @@ class Gate:
     tolerance: float = 0.0
     min_periods: int = 3
 
-    def __post_init__(self) -> None:
-        """Refuse limits that are none."""
-        if not (isinstance(self.max_shift, int | float) and self.max_shift >= 0.0):
-            raise InputError(f"max_shift is {self.max_shift!r}; it must be a share, 0 or more: 0.2 allows 20 %")
-        if not (isinstance(self.tolerance, int | float) and 0.0 <= self.tolerance < math.inf):
-            raise InputError(f"tolerance is {self.tolerance!r}; it must be a log-loss, 0 or more")
-        if isinstance(self.min_periods, bool) or not isinstance(self.min_periods, int) or self.min_periods < 2:
-            raise InputError(f"min_periods is {self.min_periods!r}; it must be a whole number, 2 or more")
-
     def judge(
         self,
         candidate: CalibrationModel,

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -202,7 +202,6 @@ def learn_journal(
     delay: int,
     until: Any = None,
     look: bool = True,
-    progress: Callable[[int, int], Any] | None = None,
 ) -> Learnt | None:
     """Learn the periods of a journal that are new, or changed; None if it has no period yet.
 
@@ -213,7 +212,6 @@ def learn_journal(
     method, delay : as in `Tracker`.
     until : the last period to learn; all if None.
     look : keep periods that are suspect at a look, and do not learn them; those that were released are.
-    progress : a function that is called with the number of periods done, and of all that are to be learnt.
     """
     digests = past_digests(journal)
     periods = periods_between(list(digests), None, until)
@@ -236,8 +234,6 @@ def learn_journal(
         if behind and (behind.bit_count() == 1 or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS):
             _save_state(state, learnt)
             saved = time.monotonic()
-        if progress is not None:
-            progress(place + 1, len(left))
     _save_state(state, learnt)
     learnt.forecasts = dict(recent)
     return learnt

@@ -314,6 +314,7 @@ def watch(
     delay: int,
     until: str,
     alpha: float,
+    value: float | None,
 ) -> Watched:
     """Let the monitor take in the periods since the last one it has seen.
 
@@ -329,6 +330,7 @@ def watch(
     delay : after how many further periods labels are known.
     until : the last period to take in.
     alpha : the chance of ever raising a false alarm.
+    value : what every positive is worth, if that is one number.
     """
     monitor = _continued(state.get(MONITOR), promoted, alpha)
     periods = periods_between(journal.periods, None, until)
@@ -353,14 +355,18 @@ def watch(
             monitor.learn(sketch, period, CellProbabilities(forecasts[period]))
         else:
             monitor.last_period = period
-    return Watched(monitor, served, _served_money(journal, state, load, served, valued))
+    return Watched(monitor, served, _served_money(journal, state, load, served, valued, value))
 
 
 def _served_money(
-    journal: Journal, state: LoopState, load: LoadVersion, new: Sequence[dict[str, Any]], valued: bool
+    journal: Journal,
+    state: LoopState,
+    load: LoadVersion,
+    new: Sequence[dict[str, Any]],
+    valued: bool,
+    value: float | None,
 ) -> dict[str, Any] | None:
     """Return the money of the last periods, of which `new` are `valued` (have rows with values) or not."""
-    value = journal.store.require_head(journal.head).value
     before = (state.get(STATUS) or {}).get("money")
     if (before is None and value is None and not valued) or (not new and before and before["value"] == value):
         return before

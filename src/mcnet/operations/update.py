@@ -3,14 +3,13 @@
 import dataclasses
 import json
 import time as clock
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
 
-from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import finite
 from mcnet.errors import BusyError, InputError, McnetError
 from mcnet.field_search import search
@@ -21,18 +20,18 @@ from mcnet.operations.gate import COMPARED_PERIODS, Current, Gate, LoadVersion, 
 from mcnet.operations.learning import Learnt, learn_journal
 from mcnet.operations.status import STATUS, Watched, loader, run_document, served_past, status_of, watch
 from mcnet.report.status_page import write_status_page
-from mcnet.rows.columns import check_value
 from mcnet.rows.locations import Location
 from mcnet.rows.logs import ChangedFileError
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
-from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, check_search, field_names
-from mcnet.store.additions import shape_of
+from mcnet.rows.spec import check_search
+from mcnet.store.additions import Shape, shape_of
 from mcnet.store.entries import Added, Addition, NewFiles, OtherRowsError, add_apart
 from mcnet.store.journal import Journal
-from mcnet.store.state import FILES, MONITOR, REFUSED, SUSPECT, LoopState, changed_settings
-from mcnet.store.store import Head, Lease, Store
+from mcnet.store.settings import OF_THE_LOOP, HeadSettings
+from mcnet.store.state import FILES, MONITOR, REFUSED, SUSPECT, LoopState
+from mcnet.store.store import Lease, Store
 from mcnet.store.versions import Registry, Version, now
-from mcnet.tracking.memories import BAYES, check_method
+from mcnet.tracking.memories import check_method
 from mcnet.tracking.monitor import Alarm
 from mcnet.tracking.suspect import Suspect
 
@@ -209,41 +208,16 @@ def _add_run(state: LoopState, done: Update, started: float, note: str, **more: 
 def update(
     store: Store | str | PathLike[str],
     logs: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    settings: HeadSettings | None = None,
     *,
     head: str | None = None,
-    score: str | None = None,
-    label: str | None = None,
-    field: str | Sequence[str] | None = None,
-    fields: str | None = None,
-    exclude: Sequence[str] = (),
-    weight: str | None = None,
-    value: str | float | None = None,
-    value_per_positive: str | None = None,
-    time: str | None = None,
-    every: str | None = None,
-    period: Any = None,
-    source: str | None = None,
-    age: float | None = None,
-    counted: Any = None,
-    replace: bool = False,
-    allow: str | Collection[str] = (),
-    score_type: ScoreType = "probability",
-    negatives_kept: float = 1.0,
-    resolution: Resolution = DEFAULT_RESOLUTION,
     until: Any = None,
-    delay: int | str = 0,
-    method: str = BAYES,
-    max_shift: float = 0.5,
-    tolerance: float = 0.0,
-    min_periods: int = 3,
-    alpha: float = 0.01,
-    look: bool = True,
     force: bool = False,
     note: str = "",
     status: str | PathLike[str] | None = None,
     wait_seconds: float = 60.0,
-    reading: Callable[[int], Any] | None = None,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int], Any] | None = None,
+    **named: Any,
 ) -> Update:
     """Run the loop once: add new rows, learn them, and publish the model for the coming period if the gate lets it.
 
@@ -255,31 +229,18 @@ def update(
     ----------
     store : the store, or its address; it is made when it is not there.
     logs : files to add to the journal of the head first; none, if others add to it.
+    settings : how logs are read, and how the loop learns, publishes and watches. The head keeps them: a later run need
+        not give them again.
     head : the name of the head; the only or the default one if None.
-    score, label, field, weight, score_type, negatives_kept, resolution : of logs, as in `mcnet.scan`. If neither score
-        nor label is named, logs are read as the last run has read those of this head.
-    value, value_per_positive : of logs, as in `mcnet.scan`: the journal keeps the sums, and the status and dashboard
-        have money. A number is what every positive is worth, of logs and of feedback.
-    fields : "auto" instead of `field`: those that `mcnet.find_fields` finds in the first logs of a head. The choice is
-        kept with the head: a head that has rows stays as it is, and a new one chooses anew.
-    exclude : with fields="auto", columns that are no candidates.
-    time, every : of logs: the column of timestamps and the length of a period, such as "1h".
-    period : instead of `time`: the one period of all rows; for saved sketches, too.
-    source, age, counted, replace, allow : as in `Journal.add_files`.
     until : learn no period after this one, such as one that has not ended yet.
-    delay : after how many further periods the labels of a period are known, or how long that takes ("2h").
-    method : the calibrator of the tracker.
-    max_shift : how far a mean probability may move at once, of all rows or of a field value with many positives.
-    tolerance : the log-loss per row by which a new model may be worse than the current one.
-    min_periods : so many periods must have been predicted and judged before a model is published.
-    alpha : the monitor's chance of ever raising a false alarm.
-    look : look at a period before it is learnt: a suspect one is kept and not learnt. False learns every period that
-        comes from now on, whatever it is.
     force : publish whatever the gate says, also instead of a version that is held; the history says so.
     note : goes into the history.
     status : the file of a page about the state of the loop, written at the end.
     wait_seconds : how long to wait for another run that is at work.
-    reading, progress : functions that are called with the rows of each batch read, and with the periods done and to do.
+    progress : a function that is called with the number of rows of each batch that was read.
+    named : settings by their names: score, label, field, time, every … as in `HeadSettings`. For this run alone, how
+        its logs are added: source, age, counted, replace, allow, as in `Journal.add_files`, and period: the one period
+        of all rows, if there is no column of time; for saved sketches, too.
 
     Returns
     -------
@@ -288,39 +249,21 @@ def update(
     Raises
     ------
     BusyError : another run is still at work after `wait_seconds`.
-    InputError : the rows or parameters cannot be used; nothing was published.
+    InputError : the rows or settings cannot be used; nothing was published.
     """
     started = clock.monotonic()
-    gate = Gate(max_shift, tolerance, min_periods)
-    check_method(method)
+    period = named.pop("period", None)
+    how = Addition(**{one.name: named.pop(one.name) for one in dataclasses.fields(Addition) if one.name in named})
+    asked = HeadSettings.of(named, settings)
     opened = store if isinstance(store, Store) else Store(store)
     name = opened.chosen_head(head)
-    journal, state = opened.journal(name), opened.state(name)
-    columns: dict[str, Any] = {"score": score, "label": label, "field": field, "weight": weight}
-    columns |= {"score_type": score_type, "negatives_kept": negatives_kept}
-    money = {"value": value, "value_per_positive": value_per_positive}
-    if value is not None and value_per_positive is not None:
-        raise InputError("value and value_per_positive were both given; give the one that is known")
-    if not isinstance(value, str | None):
-        money["value"] = check_value(value)
-    known = opened.find_head(name)
-    if score is None and label is None and known is not None:  # logs are read as the last run has read them
-        unnamed = [c for c in columns if columns[c] == {"score_type": "probability", "negatives_kept": 1.0}.get(c)]
-        columns |= {column: value for column, value in known.settings.items() if column in unnamed}
-        if time is None and period is None:
-            time, every = known.settings.get("time"), every or known.settings.get("every")
-        if value is None and value_per_positive is None:
-            money = {role: known.settings.get(role) for role in money}
-    every = every if known is None or time is None else every or known.settings.get("every")
-    given = field_names(columns.pop("field"))
-    named: dict[str, Any] = {role: column for role, column in money.items() if isinstance(column, str)}
-    spec = RowSpec(fields=given, resolution=resolution, **columns, **named)
-    chosen = _auto_fields(known, fields, spec, logs, time, exclude)
-    spec = spec if chosen is None else dataclasses.replace(spec, fields=chosen)
-    spec = spec if time is None else spec.with_time(time, every)
-    how = Addition(source, age, counted, replace, allow)
+    journal, state, known = opened.journal(name), opened.state(name), opened.find_head(name)
+    before = HeadSettings() if known is None else known.settings
+    asked = _with_fields(asked, before, shape_of(known), logs)
+    used = before.changed_by(asked)
+    check_method(used.method)
     try:
-        files = NewFiles.of(logs, spec, how, None if period is None else period_text(period), every)
+        files = NewFiles.of(logs, used, how, period=period, named=asked)
         if not files.paths:
             opened.require_head(name)
     except McnetError as error:
@@ -330,20 +273,15 @@ def update(
         raise
     with opened.learning(name, wait_seconds=wait_seconds) as lease:
         try:
-            added = add_rows(journal, state, files, reading)
-            if chosen is not None:
-                opened.configure(name, auto_fields=list(chosen))
-            read: dict[str, Any] = {}
-            if time is not None and (added.files or added.unchanged):
-                read = {**columns, **money, "field": list(given) or None, "time": time, "every": every}
-            if value is not None and not isinstance(value, str):
-                opened.configure(name, **money)  # at once: the monitor of this run has money
+            added = add_rows(journal, state, files, progress)
+            if asked.fields is not None:  # they were chosen from these rows
+                opened.configure(name, fields=asked.fields, field=asked.field)
             last = None if until is None else period_text(until)
             journal.compact_feedback(last)
             past = journal.snapshot()
-            late = delay_in_periods(delay, past.periods, every)
-            learnt = learn_journal(past, state, method=method, delay=late, until=last, look=look, progress=progress)
-            run = _Run(opened, lease, opened.versions(name), state, past, gate, late, alpha, force, note, started, read)
+            late = delay_in_periods(used.delay, past.periods, used.every)
+            learnt = learn_journal(past, state, method=used.method, delay=late, until=last, look=used.look)
+            run = _Run(opened, lease, opened.versions(name), state, past, used, asked, late, force, note, started)
             done = run.publish_and_record(learnt, added, status)
             past.close()
         except Exception as error:
@@ -352,27 +290,28 @@ def update(
                 if known is not None or not opened.remove_head(name, if_empty=True):
                     _add_failed_run(opened, name, reason, note, started)
             raise
-    done = done if chosen is None else dataclasses.replace(done, fields=chosen)
+    if used.fields is not None:
+        done = dataclasses.replace(done, fields=tuple(used.field))
     if done.status is not None:
         write_status_page(done.status, status_of(opened, name))
     return done
 
 
-def _auto_fields(
-    head: Head | None, asked: str | None, spec: RowSpec, logs: Any, time: str | None, exclude: Sequence[str]
-) -> tuple[str, ...] | None:
-    """Return the fields that were chosen for a head, or are to be chosen now; None if fields are named."""
-    check_search(asked, spec.fields, exclude)
-    kept = None if head is None else head.settings.get("auto_fields")
-    if kept is not None or asked is None:
-        return tuple(kept) if kept is not None and not spec.fields else None
-    shape = shape_of(head)
+def _with_fields(asked: HeadSettings, before: HeadSettings, shape: Shape | None, logs: Any) -> HeadSettings:
+    """Return what is asked, with the fields that are chosen from the first logs of a head, if they are to be."""
+    check_search(asked.fields, tuple(asked.field), asked.exclude)
+    if asked.fields is None:
+        return asked
+    if before.fields is not None:
+        return asked.without(("fields",))  # they were chosen in an earlier run
     if shape is not None:
         own = ", ".join(shape[0]) or "none"
         raise InputError(f"the head has rows with named fields ({own}); automatic fields are chosen for a new head")
-    if not logs or spec.score is None or spec.label is None:
+    used = before.changed_by(asked)
+    if not logs or used.score is None or used.label is None:
         raise InputError("fields are chosen from the first logs of a head; give logs, score and label")
-    return search(logs, spec, exclude=exclude, time=time).fields
+    chosen = search(logs, used.row_spec(), exclude=used.exclude, time=used.time).fields
+    return HeadSettings(**{**asked.given, "field": chosen})
 
 
 @dataclass(frozen=True)
@@ -384,13 +323,12 @@ class _Run:
     registry: Registry
     state: LoopState
     journal: Journal
-    gate: Gate
+    settings: HeadSettings
+    asked: HeadSettings  # those that this run gave
     delay: int
-    alpha: float
     force: bool
     note: str
     started: float
-    settings: dict[str, Any]  # how the logs of this run were read
 
     def publish_and_record(self, learnt: Learnt | None, added: NewRows, page: str | PathLike[str] | None) -> Update:
         """Publish the new model if it may be, and keep the line of the run and the monitor, in one transaction."""
@@ -425,9 +363,7 @@ class _Run:
         elif before is not None and not self.force and learnt.only_suspects_since(before.rows_digest):
             why = f"every period since version {before.name} is suspect and was not learnt"
         else:
-            head = self.store.require_head(self.lease.head)
-            read_as = dataclasses.replace(head, settings={**head.settings, **self.settings})
-            candidate = learnt.model(self.journal.periods[0], read_as.columns)
+            candidate = learnt.model(self.journal.periods[0], self.settings.columns)
             verdict = self._judged(candidate, promoted, learnt, load)
         watched = watch(
             self.journal,
@@ -437,7 +373,8 @@ class _Run:
             promoted=promoted,
             delay=self.delay,
             until=until,
-            alpha=self.alpha,
+            alpha=self.settings.alpha,
+            value=self.settings.worth,
         )
         alarms = [*watched.monitor.alarms, *([look.alarm] if look.alarm is not None else [])]
         alarms_told, suspects_told = last.get("alarms_told", []), last.get("suspects_told", [])
@@ -452,6 +389,11 @@ class _Run:
             done = dataclasses.replace(done, alarms=new, suspect=told)
             self._alert(done, suspects, last, learnt.digest)
             return self._record(done, learnt, watched, alarms, last)
+
+    @property
+    def _limits(self) -> dict[str, Any]:
+        """The limits of the gate."""
+        return {one.name: getattr(self.settings, one.name) for one in dataclasses.fields(Gate)}
 
     @property
     def _shell(self) -> str:
@@ -489,7 +431,7 @@ class _Run:
         if decided["outcome"] == "published":
             return made_current or not self.force  # by force, a version that was rolled back from is published again
         released = decided["outcome"] == "held" and self.registry.held is None
-        return not (self.force or released or decided["gate"] != asdict(self.gate))
+        return not (self.force or released or decided["gate"] != self._limits)
 
     def _judged(
         self, candidate: CalibrationModel, promoted: Sequence[Version], learnt: Learnt, load: LoadVersion
@@ -499,13 +441,13 @@ class _Run:
         periods = [one.period for one in learnt.judged[-COMPARED_PERIODS - 1 :]]
         current = None if before is None else Current(before, self.registry.load(before.number))
         served = served_past(self.registry, self.state, periods, promoted, self.delay)
-        return self.gate.judge(
+        return Gate(**self._limits).judge(
             candidate,
             current,
             learnt.judged,
             self.journal,
             until=learnt.learner.clock.last,
-            alpha=self.alpha,
+            alpha=self.settings.alpha,
             period_effect=learnt.learner.period_effect,
             served=ServedPast(served, load, self.delay),
         )
@@ -570,7 +512,7 @@ class _Run:
         done = dataclasses.replace(done, held=None if held is None else str(held), changed=self._remember(done))
         decided = last.get("decided")
         if done.outcome != "nothing new" and learnt is not None:
-            decided = {"digest": learnt.digest, "outcome": done.outcome, "gate": asdict(self.gate)}
+            decided = {"digest": learnt.digest, "outcome": done.outcome, "gate": self._limits}
         suspects = [] if learnt is None else learnt.learner.look.suspects
         served = [] if watched is None else watched.served
         told = {
@@ -588,12 +530,14 @@ class _Run:
         return done
 
     def _remember(self, done: Update) -> tuple[str, ...]:
-        """Let the head read logs from now on as this run did, unless the gate refused; return what changed by that."""
+        """Let the head keep the settings of this run; of a refused model, not how its logs were read."""
         before = self.store.require_head(self.lease.head).settings
-        if not self.settings or (done.outcome == "refused" and "score" in before):
+        refused = done.outcome == "refused" and before.score is not None
+        asked = self.asked.without(self.asked.given.keys() - OF_THE_LOOP) if refused else self.asked
+        if not asked.given:
             return ()
-        after = self.store.configure(self.lease.head, **self.settings)
-        return changed_settings(before, after) if "score" in before else ()
+        after = self.store.configure(self.lease.head, asked)
+        return after.changes(before) if before.given else ()
 
 
 def _name(version: Version | None) -> str | None:

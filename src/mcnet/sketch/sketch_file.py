@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 import zlib
 from dataclasses import replace
 from os import PathLike, fspath
@@ -16,7 +15,7 @@ import polars as pl
 from mcnet._shared.arrays import ScoreType
 from mcnet._shared.files import disk_path, is_url, local_path
 from mcnet._shared.messages import first_line
-from mcnet.errors import Advice, FileFormatError, InputError
+from mcnet.errors import Advice, FileFormatError, InputError, McnetError
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.derived import check_edges
 from mcnet.rows.fields import field_column, field_columns
@@ -109,8 +108,14 @@ def is_sketch_file(path: str | PathLike[str]) -> bool:
     name = local_path(path)
     if not name.endswith(".parquet") or not (is_url(path) or Path(name).is_file()) or "*" in name:
         return False
-    with readable(name):
-        found = _METADATA in pl.read_parquet_metadata(name, storage_options=dict(read_options().storage_options) or None)
+    try:
+        with readable(name):
+            options = dict(read_options().storage_options) or None
+            found = _METADATA in pl.read_parquet_metadata(name, storage_options=options)
+    except McnetError:
+        if is_url(path):
+            raise
+        return False  # a damaged file is told of by what reads it
     if found:
         disk_path(fspath(path), "a saved sketch")
     return found
@@ -189,6 +194,7 @@ class _Packed(msgspec.Struct, array_like=True):
 
 
 _KINDS = (("table", "<i4"), ("context", "<i4"), ("key", "<i8"), ("fold", "<i2"), ("sums", "<f8"))
+
 
 def stored_bytes(sketch: Sketch) -> bytes:
     """Return a sketch as a database stores it."""

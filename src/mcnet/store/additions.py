@@ -245,7 +245,7 @@ def _commit(
     if not given:
         return Added((), 0)
     _first_of([one.entry.period for one in given], head)  # refuses periods of another kind
-    own = head.settings.get("every")
+    own = head.settings.every
     if every is not None and own is not None and head.first_period is not None and not same_length(every, own):
         raise InputError(
             f"the periods of these rows are {every} long, those of the head {own}",
@@ -447,8 +447,8 @@ def _check_period(head: "Head", period: str, every: str | None, is_allowed: bool
     if begin is not None and is_timestamp(period):
         days = (datetime.now(UTC).timestamp() - begin) / 86_400.0
         why = ""
-        if days > head.key_days:
-            why = f"are kept for {head.key_days:g} days"
+        if days > head.settings.key_days:
+            why = f"are kept for {head.settings.key_days:g} days"
         elif begin < (head.keys_forgotten or -np.inf):
             why = "of that time are forgotten, since they were kept for fewer days before"
         if why:

@@ -76,7 +76,7 @@ def forget_keys(journal: "Journal", now: datetime | None) -> None:
     """Forget the keys of feedback whose periods are so old that it is refused, and refuse them from now on."""
     with journal.changing() as (connection, head):
         # A day more than what is refused, so that no key is forgotten while its rows are still taken.
-        limit = (now or datetime.now(UTC)) - timedelta(days=head.key_days + 1.0)
+        limit = (now or datetime.now(UTC)) - timedelta(days=head.settings.key_days + 1.0)
         own = (keys.c.head == head.id) & keys.c.source.startswith(FEEDBACK)
         known = connection.scalars(sa.select(keys.c.period).where(own).distinct())
         old = [text for text in known if is_timestamp(text) and (period_position(text) or 0.0) < limit.timestamp()]

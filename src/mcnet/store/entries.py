@@ -33,6 +33,7 @@ from mcnet.sketch.scan import are_sketches, unnamed_column
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
 from mcnet.sketch.views import sketches_by
+from mcnet.store.settings import HeadSettings
 
 if TYPE_CHECKING:
     from mcnet.store.journal import Journal
@@ -148,34 +149,45 @@ class NewFiles:
     """The one period of all rows, if there is no column of time."""
 
     @staticmethod
-    def of(logs: Any, spec: RowSpec, how: Addition, period: str | None, every: str | None) -> "NewFiles":
-        """Expand the names of files; refuse options that do not fit them."""
+    def of(
+        logs: Any, settings: HeadSettings, how: Addition, *, period: Any = None, named: HeadSettings | None = None
+    ) -> "NewFiles":
+        """Expand the names of files; refuse options that do not fit them.
+
+        Of the settings, `named` are those that this call names: saved sketches know the others.
+        """
         if hasattr(logs, "columns") or hasattr(logs, "column_names"):
             raise InputError(
                 f"logs are named by their files, not given as {type(logs).__name__}; write the rows to a file, or add "
                 "them to the journal as a sketch: Journal.add(mcnet.scan(table, …), period)"
             )
-        named = [logs] if isinstance(logs, str | PathLike) else list(logs)
-        if not named:
-            return NewFiles(Locations(), spec, how, period)
+        files = [logs] if isinstance(logs, str | PathLike) else list(logs)
+        name = None if period is None else period_text(period)
+        if not files:
+            return NewFiles(Locations(), RowSpec(), how, name)
+        asked = settings if named is None else named
         paths = expand_paths(logs)
         sketched = are_sketches(paths)
-        if sketched and (spec.time is not None or every is not None):
+        spec = (asked if sketched else settings).row_spec()
+        time = asked.time if sketched or period is not None else settings.time
+        every = asked.every if sketched or time is None else settings.every
+        if sketched and (time is not None or every is not None):
             advice = Advice("name its period with {period}", period=None)
-            raise InputError(f"{named[0]} is a sketch and has no rows to split by time", advice=advice)
-        if (spec.time is None) == (period is None) or (spec.time is None) != (every is None):
+            raise InputError(f"{files[0]} is a sketch and has no rows to split by time", advice=advice)
+        if (time is None) == (period is None) or (time is None) != (every is None):
             how_to = "name the column of time and the length of a period with {}, or one period of all rows with {}"
             words = how_to.format("--time and --every", "--period")
             advice = Advice(how_to.format("time and every", "period"), shell=words)
             raise InputError("the period of the rows is not known", advice=advice)
-        for name in () if sketched else ("score", "label"):
-            if getattr(spec, name) is None:
-                raise unnamed_column(named[0], name)
+        spec = spec if time is None else spec.with_time(time, every)
+        for role in () if sketched else ("score", "label"):
+            if getattr(spec, role) is None:
+                raise unnamed_column(files[0], role)
         how.check(len(paths))
         if how.counted is not None and spec.time is None:
             advice = Advice("give the age of one period with age", shell="give the age of one period with --age")
             raise InputError("counted gives the age of each period of a column of time", advice=advice)
-        return NewFiles(paths, spec, how, period)
+        return NewFiles(paths, spec, how, name)
 
     def state_of(self, path: Location) -> list[Any]:
         """Return what tells whether a file, and what becomes of it, is as it was."""

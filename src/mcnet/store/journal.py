@@ -15,9 +15,9 @@ from mcnet._shared.arrays import ScoreType
 from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError
 from mcnet.rows.fields import MISSING_LABEL, Edges, number_fields
 from mcnet.rows.locations import Location, Locations
-from mcnet.rows.logs import FilePaths, expand_paths
+from mcnet.rows.logs import FilePaths
 from mcnet.rows.periods import period_text, periods_between, sorted_periods
-from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, RowSpec, field_names
+from mcnet.rows.spec import RowSpec
 from mcnet.sketch.build import LargestWeight
 from mcnet.sketch.scan import scan_in_parts, sketch_files, with_edges
 from mcnet.sketch.sketch import Sketch
@@ -30,6 +30,7 @@ from mcnet.store.entries import (
     Added,
     Addition,
     Entry,
+    NewFiles,
     Spool,
     add_apart,
     age_when_counted,
@@ -40,6 +41,7 @@ from mcnet.store.entries import (
     weighted_sum,
 )
 from mcnet.store.schema import entries, heads, keys
+from mcnet.store.settings import HeadSettings
 from mcnet.store.store import OfHead, of_head
 
 if TYPE_CHECKING:
@@ -150,24 +152,16 @@ class Journal(OfHead):
     def add_files(
         self,
         files: FilePaths,
+        settings: HeadSettings | None = None,
         *,
-        score: str,
-        label: str,
-        time: str,
-        every: str,
-        field: str | Sequence[str] | None = None,
-        weight: str | None = None,
-        value: str | None = None,
-        value_per_positive: str | None = None,
+        period: Any = None,
         source: str | None = None,
         age: float | None = None,
         counted: Any = None,
         replace: bool = False,
-        score_type: ScoreType = "probability",
-        negatives_kept: float = 1.0,
-        resolution: Resolution = DEFAULT_RESOLUTION,
         allow: str | Collection[str] = (),
         progress: Callable[[int], Any] | None = None,
+        **named: Any,
     ) -> Added:
         """Add log files whose rows lie in many periods, in one pass; each file is a source and is added as a whole.
 
@@ -177,14 +171,14 @@ class Journal(OfHead):
 
         Parameters
         ----------
-        files : Parquet, CSV, JSONL or Arrow files, globs or folders.
-        score, label, field, weight, value, value_per_positive, score_type, negatives_kept, resolution, progress : as in
-            `mcnet.scan`.
-        time : the column of moments.
-        every : the length of a period, such as "1h" or "1d".
+        files : Parquet, CSV, JSONL or Arrow files, globs or folders; or saved sketches, of one period.
+        settings : how the logs are read; the head keeps them, and what is not given is as it has them.
+        period : the one period of all rows, if there is no column of time.
         source : what to call the source; by default the path of each file as it was given.
         age, replace, allow : as in `add`; the age is that of every period.
         counted : the moment at which the positives were counted, from which the age of each period follows.
+        progress : a function that is called with the number of rows of each batch that was read.
+        named : settings by their names, as in `HeadSettings`: score, label, field, time, every …
 
         Returns
         -------
@@ -192,10 +186,13 @@ class Journal(OfHead):
         """
         how = Addition(source, age, counted, replace, allow)
         how.check()
-        more: dict[str, Any] = {"value": value, "value_per_positive": value_per_positive, "resolution": resolution}
-        more |= {"score_type": score_type, "negatives_kept": negatives_kept}
-        spec = RowSpec(score, label, field_names(field), weight, **more).with_time(time, every)
-        return self.add_paths(expand_paths(files), spec, how, progress)
+        asked, known = HeadSettings.of(named, settings), self.store.find_head(self.head)
+        used = asked if known is None else known.settings.changed_by(asked)
+        new = NewFiles.of(files, used, how, period=period, named=asked)
+        added = self.add_paths(new.paths, new.spec, how, progress, period=new.period)
+        if asked.given:
+            self.store.configure(self.head, asked)
+        return added
 
     def add_paths(
         self,

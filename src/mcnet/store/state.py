@@ -139,21 +139,3 @@ class LoopState(OfHead):
 
 def _text(document: Any) -> str:
     return json.dumps(document, allow_nan=False)
-
-
-def changed_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what two settings of a head differ in, a phrase each.
-
-    Parameters
-    ----------
-    before, after : the settings.
-
-    >>> changed_settings({"score": "pctr"}, {"score": "pctr", "field": ["country"]})
-    ('field country, before none',)
-    """
-
-    def shown(setting: Any) -> str:
-        return "none" if setting is None else ", ".join(setting) if isinstance(setting, list) else str(setting)
-
-    names = sorted(name for name in {**before, **after} if before.get(name) != after.get(name))
-    return tuple(f"{name} {shown(after.get(name))}, before {shown(before.get(name))}" for name in names)

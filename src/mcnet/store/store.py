@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -16,6 +16,7 @@ from mcnet._shared.files import whole_file
 from mcnet.errors import Advice, BusyError, InputError
 from mcnet.store.database import Changes, Database
 from mcnet.store.schema import SCHEMA, checkpoints, documents, entries, heads, history, keys, runs, versions
+from mcnet.store.settings import HeadSettings
 
 if TYPE_CHECKING:
     from mcnet.model.model import CalibrationModel
@@ -27,12 +28,7 @@ if TYPE_CHECKING:
 DEFAULT_HEAD = "default"
 """The name of the head of a store in which nobody has named one."""
 
-KEY_DAYS = 30.0
-"""So many days after a period has begun, the keys of its feedback are forgotten, unless a head says otherwise."""
-
 _LONGEST_NAME = 64
-_SETTINGS = {"score", "label", "weight", "field", "time", "every", "score_type", "negatives_kept", "key_days"}
-_SETTINGS |= {"value", "value_per_positive", "auto_fields"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class Head:
 
     id: int
     name: str
-    settings: Mapping[str, Any]
+    settings: HeadSettings
     shape: str | None
     first_period: str | None
     heaviest: float | None
@@ -51,24 +47,6 @@ class Head:
     moves: int
     """How often the pointer to the served version has moved."""
     fence: int
-
-    @property
-    def key_days(self) -> float:
-        """For how many days the keys of feedback are kept."""
-        return float(self.settings.get("key_days", KEY_DAYS))
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """Which columns the logs have, and how they are read, as the history of a model says it; empty if unknown."""
-        names = ("score", "label", "weight", "score_type", "negatives_kept")
-        known = {name: self.settings[name] for name in names if self.settings.get(name) is not None}
-        return known if "score" in known else {}
-
-    @property
-    def value(self) -> float | None:
-        """What every positive is worth, if that is one number."""
-        value = self.settings.get("value")
-        return None if isinstance(value, str | None) else float(value)
 
 
 @dataclass(frozen=True)
@@ -175,26 +153,23 @@ class Store:
             raise InputError(f"{self.name} has no head {name!r}; it has {', '.join(self.heads) or 'none'}")
         return found
 
-    def configure(self, head: str | None = None, **settings: Any) -> dict[str, Any]:
-        """Change settings of a head, which is made if it is not there; None takes a setting away.
+    def configure(self, head: str | None = None, settings: HeadSettings | None = None, **given: Any) -> HeadSettings:
+        """Change settings of a head, which is made if it is not there.
 
         Parameters
         ----------
         head : its name.
-        settings : score, label, weight, field, time, every, score_type, negatives_kept, value, value_per_positive: how
-            its logs are read (a value may be a number); key_days: for how long the keys of feedback are kept.
+        settings : those that change.
+        given : the same by name, those of `HeadSettings`; None lets a setting be as usual.
 
         Returns
         -------
-        dict : all settings of the head.
+        HeadSettings : all settings of the head.
         """
-        unknown = sorted(set(settings) - _SETTINGS)
-        if unknown:
-            raise InputError(f"a head has no setting {unknown[0]!r}; there are {', '.join(sorted(_SETTINGS))}")
+        later = HeadSettings.of(given, settings)
         with self.writing_head("journal", self.chosen_head(head)) as (connection, found):
-            merged = {**found.settings, **settings}
-            kept = {name: value for name, value in merged.items() if value is not None}
-            connection.execute(heads.update().where(heads.c.id == found.id).values(settings=json.dumps(kept)))
+            kept = found.settings.without(name for name, value in given.items() if value is None).changed_by(later)
+            connection.execute(heads.update().where(heads.c.id == found.id).values(settings=json.dumps(kept.given)))
         return kept
 
     @contextmanager
@@ -419,7 +394,7 @@ class Store:
             registry, journal = self.versions(name), self.journal(name)
             found, periods = journal.entries(), journal.periods
             described[name] = {
-                "settings": dict(self.require_head(name).settings),
+                "settings": self.require_head(name).settings.given,
                 "periods": len(periods),
                 "first_period": periods[0] if periods else None,
                 "last_period": periods[-1] if periods else None,
@@ -526,4 +501,4 @@ def _head(connection: Connection, name: str) -> Head | None:
 
 
 def _head_of(found: Any) -> Head:
-    return Head(**{**found._mapping, "settings": json.loads(found.settings)})
+    return Head(**{**found._mapping, "settings": HeadSettings.of(json.loads(found.settings))})

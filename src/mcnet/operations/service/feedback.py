@@ -289,7 +289,7 @@ class Inbox:
             about["allow"] = rows.allow
             check_rows(len(rows.score), self._settings.limits.rows)
             score, label, weight, value, columns = rows.score, rows.label, rows.weight, rows.value, rows.field or {}
-        own = head.settings.get("score_type", "probability") if head.current is None else head.current.model.score_type
+        own = head.settings.score_type if head.current is None else head.current.model.score_type
         score_type: ScoreType = about.pop("score_type", None) or own
         if len(score) == 0:
             raise Problem(400, "there are no rows; feedback has at least one", at="$.score")

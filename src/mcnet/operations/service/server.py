@@ -113,7 +113,7 @@ def _checked(settings: ServiceSettings) -> ServiceSettings:
     if settings.every is not None:
         present(settings.every)
     for about in store.read_heads():
-        own = about.settings.get("every")
+        own = about.settings.every
         if settings.every is not None and own not in (None, settings.every):
             raise InputError(f"the head {about.name} has periods of {own}, not of {settings.every}; leave --every out")
         if settings.learn and settings.every_of(about.settings) is None:

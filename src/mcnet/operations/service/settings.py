@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ import msgspec
 
 from mcnet.errors import InputError, in_words
 from mcnet.operations.alerts import FieldValues, Webhook
+from mcnet.store.settings import HeadSettings
 from mcnet.store.store import Store
 
 # The settings of a service: its store, its limits, and the tokens for changes.
@@ -69,10 +70,9 @@ class ServiceSettings:
     field_values: FieldValues = "show"
     """How field values are named in metrics."""
 
-    def every_of(self, head: Mapping[str, Any]) -> str | None:
+    def every_of(self, head: HeadSettings) -> str | None:
         """Return the length of a period of a head, by its settings."""
-        own: str | None = head.get("every")
-        return own or self.every
+        return head.every or self.every
 
     @cached_property
     def _store_name(self) -> str:
