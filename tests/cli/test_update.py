@@ -334,3 +334,17 @@ def test_a_head_beside_others_is_made_by_name_only(mcnet, folder):
         assert mcnet("update", "ads.db", "logs/*.parquet", "--new-head", "cvr", *COLUMNS).code == 0
     again = mcnet("update", "ads.db", "logs/*.parquet", *COLUMNS[:-2])  # the head knows the length of its periods
     assert (again.code, "1 file unchanged" in again.out) == (0, True), again.err
+
+
+def test_a_setting_that_the_file_and_the_command_line_give_differently_is_refused(mcnet, folder):
+    write_days(folder, 1, 1, rows=200)
+    words = ("update", "ads.db", "logs/*.parquet", *COLUMNS)
+    (folder / "mcnet.toml").write_text('field = "country"\n[update]\nmax-shift = 0.3\n')
+    done = mcnet(*words, "--max-shift", "0.2")
+    assert (done.code, "max_shift is given twice, by the command line and mcnet.toml: 0.2 and 0.3" in done.err) == (
+        2,
+        True,
+    )
+    assert mcnet(*words, "--max-shift", "0.3").code == 0
+    assert mcnet(*words, "--max-shift", "0.2", "--no-config").code == 0
+    assert Store("ads.db").require_head("default").settings.max_shift == 0.2

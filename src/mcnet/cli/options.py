@@ -457,11 +457,11 @@ def given_settings(context: Any, *, without_file: Collection[str] = ()) -> "Head
         if name not in SETTINGS:
             continue
         if name not in without_file and option.name in (context.default_map or {}):
-            filed[name] = option.type_cast_value(context, context.default_map[option.name])
+            filed[name] = option.process_value(context, context.default_map[option.name])
         if not from_config(context, option.name):
             typed[name] = context.params[option.name]
-    both = (HeadSettings.of({name: _as_kept(name, value) for name, value in given.items()}) for given in (typed, filed))
-    words, file = both
+    words, file = (HeadSettings.of({n: _as_kept(n, value) for n, value in given.items()}) for given in (typed, filed))
+    file = file.without(SETTINGS[name].metadata["instead"] for name in words.given)
     return words.joined(file, f"the command line and {context.meta.get(_FILE)}")
 
 
@@ -479,7 +479,7 @@ def value_number(typed: str | None) -> float | None:
 
 def _as_kept(name: str, value: Any) -> Any:
     """Return an option as the setting is given in Python; None if it is not given."""
-    if value is None or value == []:
+    if value is None or value in ([], ()):
         return None
     if name == "score_type":
         return "logit" if value else "probability"

@@ -262,12 +262,21 @@ class HeadSettings:
         return HeadSettings(**{**self.without(replaced).given, **later.given})
 
     def without(self, names: Iterable[str]) -> "HeadSettings":
-        """Return these settings, some of them as if nobody had given them."""
+        """Return these settings, some of them as if nobody had given them.
+
+        Parameters
+        ----------
+        names : of those.
+        """
         gone = set(names)
         return HeadSettings(**{name: value for name, value in self.given.items() if name not in gone})
 
     def changes(self, before: "HeadSettings") -> tuple[str, ...]:
         """Return what differs from earlier settings, a phrase each.
+
+        Parameters
+        ----------
+        before : the earlier ones.
 
         >>> HeadSettings(score="pctr", field="country").changes(HeadSettings(score="pctr"))
         ('field country, before none',)
