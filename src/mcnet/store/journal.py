@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from mcnet._shared.arrays import ScoreType
 from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError
 from mcnet.rows.fields import MISSING_LABEL, Edges, number_fields
 from mcnet.rows.locations import Location, Locations
