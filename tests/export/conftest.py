@@ -113,7 +113,7 @@ def two_field_model():
 
 
 def _family_model(sizes=(4, 5), curves=6):
-    """A model that has curves for a few combinations and asks its family for all others."""
+    """A model that has curves for a few combinations, with isotonic parts as it were, and sums up all others."""
     rng = np.random.default_rng(2)
     values = tuple((*(f"v{i:03d}" for i in range(size - 1)), None) for size in sizes)
     family = CurveFamily(
@@ -128,7 +128,8 @@ def _family_model(sizes=(4, 5), curves=6):
     table = np.column_stack([rng.integers(ANY, size, 4 * curves) for size in sizes]).astype(np.int32)
     table = np.unique(table[(table != ANY).any(axis=1)], axis=0)[:curves]
     contexts = Contexts(("country", "source"), values, table)
-    return CalibrationModel("mcnet", {}, contexts, family_curves(family, table)[0], family=family)
+    curves = family_curves(family, table)[0]
+    return CalibrationModel("mcnet", {}, contexts, curves, family=family, evaluation="sum")
 
 
 @pytest.fixture(scope="session")

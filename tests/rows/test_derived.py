@@ -5,11 +5,10 @@ from datetime import UTC, datetime, timedelta, timezone
 import numpy as np
 import polars as pl
 import pytest
-
 from tests.sql.conftest import alike
 
 import mcnet
-from mcnet.errors import FileFormatError, InputError
+from mcnet.errors import InputError
 from mcnet.rows.derived import EdgeSample, bin_texts, chosen_edges, derived_column, value_text
 from mcnet.rows.fields import CLOCK
 from mcnet.rows.locations import read_with

@@ -169,7 +169,7 @@ def test_sketches_beyond_the_dense_limit_are_the_same(monkeypatch):
     dense = mcnet.Sketch.from_rows(score, label, field=field, folds=3)
     # Small limits, met in the middle of the rows: first dense, then sparse, added up several times.
     monkeypatch.setattr("mcnet.sketch.build.ROWS_AT_A_TIME", 137)
-    monkeypatch.setattr(accumulator, "_MOST_DENSE_CELLS", 2064 * 3 * 100)
+    monkeypatch.setattr(accumulator, "_MOST_DENSE_SUMS", 3 * 2064 * 3 * 100)
     monkeypatch.setattr(accumulator, "_SPARSE_CELLS_BEFORE_SORTING", 300)
     assert mcnet.Sketch.from_rows(score, label, field=field, folds=3) == dense
 

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
+from tests.sketches import alike
 
 import mcnet
 
@@ -132,7 +133,7 @@ def test_decimals_with_more_digits_than_a_double_have_their_own_curves(spark, tm
     table.write_parquet(tmp_path / "log.parquet")
     df, columns = spark.read.parquet(str(tmp_path / "log.parquet")), {"score": "score", "label": "label"}
     found = sketch(df, field="price", **columns)
-    assert found == mcnet.scan(table, field="price", **columns)
+    assert alike(found, mcnet.scan(table, field="price", **columns))
     assert found.contexts.values == (("0.01", *prices[:2], "2"),)
     model = mcnet.BayesMCNet().fit_sketch(found).model_
     got = collected(apply(df, model), "score", "price", "calibrated")

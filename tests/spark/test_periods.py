@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
+from tests.sketches import alike
 from tests.spark.sessions import job
 
 import mcnet
@@ -61,7 +62,8 @@ def test_periods_are_those_of_a_journal(spark, kind, tmp_path):
         found = mcnet.Journal(tmp_path / f"spark {every}")
         found.add_parts(journal(df, **columns), source="spark")
         assert found.periods == expected.periods
-        assert [s for _, s in found.sketches()] == [s for _, s in expected.sketches()]
+        for (_, one), (_, other) in zip(found.sketches(), expected.sketches(), strict=True):
+            assert alike(one, other)
 
 
 def test_rows_without_a_moment_and_steps_without_a_unit_are_refused(spark):
@@ -140,4 +142,4 @@ def test_a_stream_that_is_killed_and_started_again_counts_every_row_once(spark, 
     expected = mcnet.Journal(tmp_path / "expected")
     expected.add_files(inbox, time="time", every="1d", **COLUMNS)
     assert mcnet.Journal(tmp_path / "journal").periods == expected.periods
-    assert mcnet.Journal(tmp_path / "journal").sketch() == expected.sketch()
+    assert alike(mcnet.Journal(tmp_path / "journal").sketch(), expected.sketch())

@@ -1,4 +1,4 @@
-"""Distinct values of a column: a row of each, with numba and the same in NumPy."""
+"""Distinct values of a column: a row of each, and tables looked up by row, with numba and the same in NumPy."""
 
 from functools import cache
 from typing import Any
@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from mcnet._shared.arrays import IntArray
 from mcnet._shared.loops import compiled, worth_compiling
-
-# Distinct values of a column: a row of each, and tables looked up by row, with numba and the same in NumPy.
 
 _KEYS = (np.int32, np.int64, np.uint32)
 _WORDS = (np.uint64, np.uint32)
@@ -70,8 +68,13 @@ def distinct_rows(column: NDArray[Any]) -> tuple[NDArray[Any], IntArray] | None:
 
 def distinct_texts(column: Any) -> tuple[NDArray[Any], IntArray] | None:
     """Return the same for a column of strings of Polars; None if there is no fast way, or two texts have one hash."""
-    found = distinct_rows(column.hash().to_numpy()) if _is_long(column) else None
-    return found if found is not None and column.eq_missing(column.gather(found[1]).gather(found[0])).all() else None
+    result = distinct_rows(column.hash().to_numpy()) if _is_long(column) else None
+    if result is None:
+        return None
+    codes, rows = result
+    # Texts that agree in two hashes, 128 bits in all, are equal; to compare the texts would take longer.
+    other = column.hash(1).to_numpy()
+    return result if np.array_equal(other[rows].take(codes), other) else None
 
 
 def _hashed(words: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:

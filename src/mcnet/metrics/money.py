@@ -536,9 +536,7 @@ def money_of_cells(
     settings: MetricSettings,
     folds: IndexArray | None = None,
 ) -> Money | None:
-    """Return the money of the rows behind a sketch by its sums of values; None if it has none.
-
-    """
+    """Return the money of the rows behind a sketch by its sums of values; None if it has none."""
     if sketch.value_kind is None:
         return None
     rows, cells = rows_of_cells(p, sketch)

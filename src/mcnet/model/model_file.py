@@ -82,7 +82,7 @@ class DerivedDocument(_Strict):
 
 
 class ModelDocument(_Strict):
-    """A model file: grids and curves, and the family whose parts the other contexts add up, if the evaluation is "sum"."""
+    """A model file: its curves, and the family that they are made of where contexts or intervals need it."""
 
     format: Literal["mcnet calibration model"]
     schema: Literal[1]
@@ -288,7 +288,10 @@ def parse_model(text: str, path: str) -> CalibrationModel:
         raise FileFormatError(f"{path} is JSON but not a model of mcnet; save one with calibrator.save(path)")
     schema = document.get("schema")
     if type(schema) is not int or schema != SCHEMA:
-        raise FileFormatError(f"{path} has schema {schema}; this mcnet reads {SCHEMA}: upgrade mcnet")
+        raise FileFormatError(
+            f"{path} has schema {schema}, and this mcnet reads {SCHEMA}: fit and save the model again, or load it with "
+            "the version of mcnet that saved it"
+        )
     if not _intact(document):
         raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; save the model again")
     try:

@@ -1,5 +1,6 @@
 """Rows into cells, batch after batch: the hot loop of sketching, with numba and the same in NumPy."""
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import CodeArray, FloatArray, IndexArray, clip_scores, inside_unit
+from mcnet._shared.arrays import CodeArray, FloatArray, clip_scores, inside_unit
 from mcnet._shared.loops import BLOCK, bucket_starts, clip_into_buckets, compiled, numba_installed
 from mcnet.errors import InputError
 from mcnet.rows.columns import scores_column
@@ -31,10 +32,10 @@ def accumulate_numpy(
     slots: NDArray[Any],
     worth: "Worth | None" = None,
 ) -> bool:
-    """Add rows to `cells[slot, cell]` = (weight, positives, position sum, and those of `worth`), in their order.
+    """Add rows, in their order, to `cells[slot, cell]` = (weight, positives, position sum, and the units of `worth`).
 
-    Without weights each row counts once. Returns False if a score or a
-    label is not inside [0, 1], or a value is none: the cells are then of no use.
+    Without weights each row counts once. Returns False if a score or a label is not inside [0, 1], or a value is none:
+    the cells are then of no use.
     """
     if not inside_unit(scores, labels) or (worth is not None and not worth.valid):
         return False
@@ -248,8 +249,8 @@ class InversePropensity:
 
 # The accumulator: rows in, batch after batch, a sketch's cells out.
 
-_MOST_DENSE_CELLS = 4_000_000
-"""Cells kept as one dense block (three numbers each); with more contexts than fit in it, cells are sorted instead."""
+_MOST_DENSE_SUMS = 12_000_000
+"""Sums kept as one dense block, three per cell or six with values; with more contexts, cells are sorted instead."""
 
 _DENSE_CELLS_PER_ROW = 16
 """A dense block is worth its memory up to this many cells per row; with fewer rows they are sorted instead."""
@@ -304,7 +305,7 @@ class Accumulator:
         if isinstance(self._grid, LogitGrid):
             cells = needed * len(self._grid)
             worth_a_block = self._dense is not None or cells <= _DENSE_CELLS_PER_ROW * self.rows
-            if worth_a_block and cells <= _MOST_DENSE_CELLS:
+            if worth_a_block and cells * _sums_per_cell(worth) <= _MOST_DENSE_SUMS:
                 return self._add_dense(self._grid, scores, labels, weights, slots, needed, worth)
         self._dense_to_sparse()
         return self._add_sparse(scores, labels, weights, slots, worth)
@@ -335,15 +336,17 @@ class Accumulator:
         needed: int,
         worth: Worth | None,
     ) -> bool:
-        width = 3 if worth is None else 6
-        before = self._dense if self._dense is not None else np.zeros((0, len(grid), width))
-        # Doubled, so that growing is rare, but never beyond the limit.
-        size = (
-            max(needed, min(2 * len(before), _MOST_DENSE_CELLS // len(grid))) if needed > len(before) else len(before)
-        )
-        self._dense = before = _grown(before, size)
+        shape = (len(grid), _sums_per_cell(worth))
+        dense = self._dense if self._dense is not None else np.zeros((0, *shape))
+        if needed > len(dense):
+            # Doubled, so that growing is rare, but never beyond the limit.
+            size = max(needed, min(2 * len(dense), _MOST_DENSE_SUMS // math.prod(shape)))
+            grown = np.zeros((size, *shape))
+            grown[: len(dense)] = dense
+            dense = grown
+        self._dense = dense
         add = accumulate if self.rows >= NUMBA_FROM else accumulate_numpy
-        return add(before, grid, scores, labels, weights, slots, worth)
+        return add(dense, grid, scores, labels, weights, slots, worth)
 
     def _add_sparse(
         self,
@@ -377,15 +380,11 @@ class Accumulator:
         slots, cells = np.divmod(flat, len(self._grid))
         fold = (slots % self._folds).astype(np.int16)
         context = (slots // self._folds).astype(np.int32)
-        sums = self._dense.reshape(-1, self._dense.shape[2])[flat]
+        columns = self._dense.reshape(-1, self._dense.shape[2]).T
+        sums = np.array([column[flat] for column in columns]).T
         self._sparse.add(Cells(context, cells + self._grid.first, fold, sums))
         self._dense = None
 
 
-def _grown(table: FloatArray, size: int) -> FloatArray:
-    """Return a table with rows of zeros added up to a number of rows."""
-    if size == len(table):
-        return table
-    result = np.zeros((size, *table.shape[1:]))
-    result[: len(table)] = table
-    return result
+def _sums_per_cell(worth: Worth | None) -> int:
+    return 3 if worth is None else 6

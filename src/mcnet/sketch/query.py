@@ -42,6 +42,7 @@ from mcnet.sketch.query_rows import (
     POSITIVES,
     PROBLEMS,
     ROWS,
+    SCORE,
     SCORES,
     UNITS,
     VALUES,
@@ -194,7 +195,7 @@ def _results(rows: RowColumns) -> str:
         ROWS: "COUNT(*)",
         WEIGHT: f"SUM({weight})" if rows.weighted else "COUNT(*)",
         POSITIVES: f"SUM({times}{label})",
-        SCORES: f"SUM({times}x)",
+        SCORES: f"SUM({times}{SCORE})",
     }
     if rows.value is not None:
         units, squares = UNITS

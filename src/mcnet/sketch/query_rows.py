@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -121,6 +121,9 @@ ClickHouse takes a name for an alias of the same SELECT before it takes it for a
 hide a table of the user that has its name.
 """
 
+SCORE = f"{OWN}x"
+"""The name of the score as a probability, clipped, in the query."""
+
 UNITS = (f"{OWN}units", f"{OWN}squares")
 """The names of what a row is worth, and of its square, in the query."""
 
@@ -188,14 +191,14 @@ class RowColumns:
         return self.spec.value or self.spec.value_per_positive
 
     def tables(self, source: str) -> list[str]:
-        """Return the tables that end in `placed`: the columns carried, the score x, and its cell, or why it has none."""
+        """Return the tables that end in `placed`: the columns carried, the score, and its cell or why it has none."""
         checked = [f"{OWN}s", f"{OWN}y", *([f"{OWN}w"] if self.weighted_by_column else [])]
         kept = [*self.fields, *self.fold, *checked, *([] if self.value is None else [f"{OWN}v"])]
         return [
             f"{OWN}numbers AS (SELECT {', '.join(self._columns())}\n  FROM {source})",
             f"{OWN}scored AS (SELECT {', '.join((*kept, *self._weights()))},\n"
-            f"  {self._probability()} AS x FROM {OWN}numbers)",
-            f"{OWN}placed AS (SELECT {', '.join(self.carried)}, x,\n  {self._cell()} AS {OWN}k FROM {OWN}scored)",
+            f"  {self._probability()} AS {SCORE} FROM {OWN}numbers)",
+            f"{OWN}placed AS (SELECT {', '.join(self.carried)}, {SCORE},\n  {self._cell()} AS {OWN}k FROM {OWN}scored)",
         ]
 
     def _cell(self) -> str:
@@ -203,12 +206,15 @@ class RowColumns:
 
         A score within rounding of an edge may fall into the cell beside it, which moves no fit.
         """
-        number, exact = self.dialect.number, self.spec.resolution == "exact"
-        logarithm = f"FLOOR({number(float(self.spec.resolution))} * LN(x / ({number(1.0)} - x)))" if not exact else ""
-        cases = [f"WHEN {' AND '.join(self.usable())} THEN {'x' if exact else self.dialect.as_whole(logarithm)}"]
-        codes = [(condition, problem.number) for condition, problem in self.problems()]
-        cases += [f"WHEN {condition} THEN {number(code) if exact else code}" for condition, code in codes]
-        return "CASE " + "\n    ".join([*cases, f"ELSE {number(WITHOUT_WEIGHT) if exact else WITHOUT_WEIGHT} END"])
+        number, resolution = self.dialect.number, self.spec.resolution
+        shown: Callable[[int], str] = number
+        cell = SCORE
+        if resolution != "exact":
+            logit = f"LN({SCORE} / ({number(1.0)} - {SCORE}))"
+            shown, cell = str, self.dialect.as_whole(f"FLOOR({number(float(resolution))} * {logit})")
+        cases = [f"WHEN {' AND '.join(self.usable())} THEN {cell}"]
+        cases += [f"WHEN {condition} THEN {shown(problem.number)}" for condition, problem in self.problems()]
+        return "CASE " + "\n    ".join([*cases, f"ELSE {shown(WITHOUT_WEIGHT)} END"])
 
     def usable(self) -> list[str]:
         """Return the conditions that a row has a score, a label, a weight and a fold."""

@@ -1,10 +1,11 @@
 """Sketches as Parquet files, one row per cell in plain columns, and as short bytes for a database; with a checksum."""
 
+import glob
 import hashlib
 import io
 import zlib
 from dataclasses import replace
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,23 +22,23 @@ from mcnet.rows.derived import check_edges
 from mcnet.rows.fields import field_column, field_columns
 from mcnet.rows.locations import read_options
 from mcnet.rows.logs import readable
-from mcnet.rows.spec import Resolution, ValueKind
+from mcnet.rows.spec import ValueKind
 from mcnet.sketch.grid import POSITION_UNITS, Cells
 from mcnet.sketch.sketch import Sketch
 
 VERSION = 1
 _METADATA = "mcnet.sketch"
 _SUMS = ("weight", "positives", "position", "value", "value_positive", "value_squares")
-"""The last three are Σwv, Σwvy and Σwv² of a wide cell, in its first cell, in whole 10⁻⁶ units; few sketches have them."""
+"""The last three are Σwv, Σwvy and Σwv² in whole 10⁻⁶ units; few sketches have them."""
 
 _PACKED = b"mcnet sketch 1\n"
 _DIGEST_BYTES = 16
 _MOST_BYTES = 1 << 29
-"""More than this no client may make of a few bytes."""
+"""What a client sends may unpack to no more than this."""
 
 
 class _About(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a sketch is, but for its cells."""
+    """What a sketch file says beside its cells."""
 
     version: int
     resolution: int | Literal["exact"]
@@ -55,25 +56,48 @@ class _About(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     @staticmethod
     def of(sketch: Sketch) -> "_About":
-        """Return what a sketch is."""
-        resolution: Resolution = sketch.resolution
-        same = {name: getattr(sketch, name) for name in ("folds", "rows", "score_type", "negatives_kept", "value_kind")}
-        same |= {name: getattr(sketch, name) for name in ("sources", "dropped_rows", "weight_squares")}
-        names, edges = sketch.contexts.names, dict(sketch.contexts.edges)
-        return _About(VERSION, resolution, fields=names, columns=dict(sketch.columns), edges=edges, **same)
+        return _About(
+            VERSION,
+            fields=sketch.contexts.names,
+            columns=dict(sketch.columns),
+            sources=sketch.sources,
+            edges=dict(sketch.contexts.edges),
+            **{name: getattr(sketch, name) for name in _SAME},
+        )
 
     def sketch(self, contexts: Contexts, cells: Cells) -> Sketch:
         """Return the sketch of these cells; refuse cells that no rows can have."""
-        if self.version != VERSION:
-            raise FileFormatError(f"it has version {self.version}, this mcnet reads {VERSION}: upgrade mcnet")
-        names = ("resolution", "folds", "rows", "columns", "score_type", "negatives_kept")
-        more = {name: getattr(self, name) for name in (*names, "dropped_rows", "value_kind", "weight_squares")}
-        edges = {name: check_edges(name, given) for name, given in self.edges.items()}
-        sketch = Sketch(replace(contexts, edges=edges), cells, known_sources=self.sources, **more)
+        contexts = replace(contexts, edges={name: check_edges(name, given) for name, given in self.edges.items()})
+        same = {name: getattr(self, name) for name in _SAME}
+        sketch = Sketch(contexts, cells, columns=self.columns, known_sources=self.sources, **same)
         problem = problem_of_cells(sketch)
         if problem:
             raise FileFormatError(f"{problem}; make it again")
         return sketch
+
+
+_SAME = (
+    "resolution",
+    "folds",
+    "rows",
+    "score_type",
+    "negatives_kept",
+    "dropped_rows",
+    "value_kind",
+    "weight_squares",
+)
+"""What is of the same name in a sketch."""
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def _check_version(about: str | bytes) -> None:
+    """Refuse what another version of mcnet wrote, before the rest is read, which may be of another shape."""
+    version = msgspec.json.decode(about, type=_Version).version
+    if version != VERSION:
+        raise FileFormatError(f"it has version {version}, and this mcnet reads {VERSION}: make it again of its rows")
 
 
 def _digest(about: bytes, frame: pl.DataFrame) -> str:
@@ -106,19 +130,20 @@ def parquet_bytes(sketch: Sketch) -> bytes:
 def is_sketch_file(path: str | PathLike[str]) -> bool:
     """Tell whether a file is a saved sketch (and not a log of rows); refuse one that is not on a disk."""
     name = local_path(path)
-    if not name.endswith(".parquet") or not (is_url(path) or Path(name).is_file()) or "*" in name:
+    remote = is_url(name)
+    if not name.endswith(".parquet") or (glob.has_magic(name) if remote else not Path(name).is_file()):
         return False
     try:
         with readable(name):
             options = dict(read_options().storage_options) or None
-            found = _METADATA in pl.read_parquet_metadata(name, storage_options=options)
+            result = _METADATA in pl.read_parquet_metadata(name, storage_options=options)
     except McnetError:
-        if is_url(path):
+        if remote:
             raise
         return False  # a damaged file is told of by what reads it
-    if found:
-        disk_path(fspath(path), "a saved sketch")
-    return found
+    if result and remote:
+        disk_path(name, "a saved sketch")
+    return result
 
 
 def load_sketch(path: str | PathLike[str]) -> Sketch:
@@ -164,6 +189,7 @@ def sketch_of_bytes(content: bytes, name: str) -> Sketch:
 
 
 def _of_frame(metadata: dict[str, str], frame: pl.DataFrame) -> Sketch:
+    _check_version(metadata[_METADATA])
     about = msgspec.json.decode(metadata[_METADATA], type=_About)
     sums = _SUMS if about.value_kind else _SUMS[:3]
     names = [*(f"field:{name}" for name in about.fields), "cell", "fold", *sums]
@@ -176,8 +202,7 @@ def _of_frame(metadata: dict[str, str], frame: pl.DataFrame) -> Sketch:
     contexts, codes = Contexts.of(fields, len(frame))
     columns = (frame["cell"].cast(pl.Int64).to_numpy(), frame["fold"].cast(pl.Int16).to_numpy())
     cells = Cells(codes, *columns, frame.select(sums).cast(pl.Float64).to_numpy())
-    sketch = about.sketch(contexts, cells)
-    return replace(sketch, cells=cells.added_up())
+    return replace(about.sketch(contexts, cells), cells=cells.added_up())
 
 
 # A sketch in a database: the same content in MessagePack, far cheaper to write and to read.
