@@ -1,18 +1,11 @@
-"""`mcnet backtest`: tables, JSON, files, restart, and what is refused."""
-
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
+"""`mcnet backtest`: tables, JSON, files, and what is refused."""
 
 import polars as pl
 import pytest
 
 from mcnet.cli.run import UNUSABLE
 
-QUICK = ("--method", "platt", "--memory", "2", "--memory", "window:2")
+QUICK = ("--method", "platt", "--memory", "2", "--memory", "everything")
 TIMED = ("--time", "ts", "--every", "1d")
 
 
@@ -29,7 +22,7 @@ def test_the_table_has_every_forecaster_and_the_page_and_file_are_written(mcnet,
     page, table = tmp_path / "page.html", tmp_path / "table.parquet"
     done = mcnet("backtest", days, *columns, *TIMED, *QUICK, "--report", page, "-o", table)
     assert done.code == 0, done.err
-    for name in ("tracker ←", "base scores", "platt, half-life 2", "platt, window 2"):
+    for name in ("tracker ←", "base scores", "platt, half-life 2", "platt, everything"):
         assert name in done.out
     assert "block bootstrap over periods" in done.out
     written = pl.read_parquet(table)
@@ -108,21 +101,3 @@ def test_wrong_use_is_told(mcnet, days, columns, monkeypatch, words, said):
     done = mcnet("backtest", days, *columns, *words, *more)
     assert done.code == UNUSABLE
     assert said in done.err
-
-
-def test_a_killed_run_continues_with_the_same_result(days, columns, tmp_path):
-    words = [sys.executable, "-m", "mcnet", "backtest", str(days), *columns, "--time", "ts", "--every", "6h", *QUICK]
-    words += ["--json", "--quiet"]
-    folder = tmp_path / "run"
-    process = subprocess.Popen([*words, "--folder", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    lines = folder / "periods.jsonl"
-    until = time.monotonic() + 120.0
-    while not (lines.exists() and lines.read_text(encoding="utf-8").count("\n") >= 3):
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    continued = subprocess.run([*words, "--folder", str(folder)], capture_output=True, check=True, text=True)
-    whole = subprocess.run(words, capture_output=True, check=True, text=True)
-    assert json.loads(continued.stdout) == json.loads(whole.stdout)

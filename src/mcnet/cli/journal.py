@@ -257,14 +257,13 @@ def backtest(
         autocompletion=options.complete_methods,
     ),
     memory: list[str] | None = options.option(
-        "MEMORY", "A half-life in periods (4), window:7, everything, or once; may be repeated."
+        "MEMORY", "A half-life in periods (4), everything, or once; may be repeated."
     ),
     tracker_only: bool = options.flag(
         "--tracker-only", "Compare the tracker with the base scores alone, which is fast."
     ),
     look: bool = options.LOOK,
     since: str | None = options.option("PERIOD", "Judge from this period on; learn from all."),
-    folder: str | None = options.option("FOLDER", "Write results here as they come; run again to continue."),
     report: str | None = options.option("FILE", "Write a page to look at (.html)."),
     output: str | None = options.option("FILE", "Write the table of periods (.parquet).", None, "--output", "-o"),
     logits: bool | None = options.LOGITS,
@@ -283,8 +282,8 @@ def backtest(
       mcnet backtest log.parquet --score pctr --label click --field country \\
           --time ts --every 1d --report backtest.html
     """
+    from mcnet.tracking.backtest import DEFAULT_MEMORIES
     from mcnet.tracking.backtest import backtest as run_backtest
-    from mcnet.tracking.backtest_forecasters import DEFAULT_MEMORIES
 
     printer = options.printer_of(context, json, quiet)
     if tracker_only and (method or memory):
@@ -313,7 +312,6 @@ def backtest(
             memories=memory or DEFAULT_MEMORIES,
             look=look,
             since=since,
-            folder=folder,
             score_type="logit" if logits else "probability",
             negatives_kept=negatives_kept,
             progress=lambda _, total: advance("predicting", total, "periods", 1),

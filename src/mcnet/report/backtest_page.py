@@ -14,8 +14,8 @@ from mcnet.plots.style import Spec
 from mcnet.plots.timeline import Drift, Timeline, draw_drift, draw_shares, draw_timeline
 from mcnet.report.page import figures_alone, write_page
 from mcnet.rows.periods import shown_periods
-from mcnet.tracking.backtest_forecasters import BASE, TRACKER
 from mcnet.tracking.backtest_result import Backtest
+from mcnet.tracking.backtest_run import BASE, TRACKER
 
 if TYPE_CHECKING:
     import polars as pl

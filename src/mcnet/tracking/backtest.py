@@ -1,20 +1,14 @@
 """The backtest: how well would each method, with each memory, and the tracker have predicted the past?"""
 
-import hashlib
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mcnet._shared.arrays import ScoreType
-from mcnet._shared.files import named_if_full
 from mcnet.errors import InputError
 from mcnet.rows.fields import MISSING_LABEL, is_table
-from mcnet.rows.locations import fingerprint, is_store
+from mcnet.rows.locations import is_store
 from mcnet.rows.logs import expand_paths
 from mcnet.rows.periods import delay_in_periods, period_text, periods_between
 from mcnet.rows.spec import Resolution, RowSpec, field_names
@@ -22,18 +16,11 @@ from mcnet.sketch.scan import scan_table
 from mcnet.sketch.views import sketches_by
 from mcnet.store.entries import GUARDS, Addition
 from mcnet.store.journal import Journal
-from mcnet.tracking.backtest_forecasters import (
-    DEFAULT_MEMORIES,
-    Follower,
-    MethodForecaster,
-    RunningMemory,
-    default_methods,
-    parse_memories,
-)
 from mcnet.tracking.backtest_result import Backtest, backtest_of
-from mcnet.tracking.backtest_run import Plan, read_lines, run_plan
+from mcnet.tracking.backtest_run import Follower, MemoryForecaster, TrackerForecaster, judged_periods
 from mcnet.tracking.tracker import Tracker
 
+DEFAULT_MEMORIES = (1, 2, 4, 8, 16, "everything", "once")
 BACKTEST_RESOLUTION = 64
 """Cells per logit of logs that are read for a backtest; cells keep their mean score, so losses agree to 1e-5."""
 SHARE_FITTED_ONCE = 0.1
@@ -53,11 +40,8 @@ def backtest(
     methods: Sequence[str] | None = None,
     memories: Sequence[Any] = DEFAULT_MEMORIES,
     since: Any = None,
-    once: int | None = None,
     tracker: Callable[[], Follower] | None = None,
     look: bool = True,
-    folder: str | PathLike[str] | None = None,
-    journal: str | PathLike[str] | None = None,
     score_type: ScoreType = "probability",
     negatives_kept: float = 1.0,
     resolution: Resolution = BACKTEST_RESOLUTION,
@@ -79,16 +63,13 @@ def backtest(
     delay : after how many further periods the labels of a period are known, or how long that takes ("2d").
     methods : the methods to compare; our default and Platt scaling with the field if not given, none for the tracker
         alone.
-    memories : what the methods are fitted to: a number is a half-life in periods; "window:7" are the last 7 periods,
-        "everything" all of them, "once" the first ones alone, never fitted again.
+    memories : what the methods are fitted to: a number is a half-life in periods, "everything" all periods so far,
+        "once" the first ones alone (those before `since`, or a tenth of all), never fitted again.
     since : the first period to judge; earlier ones are only learnt from.
-    once : how many periods "once" is fitted on: by default those before `since`, or a tenth.
     tracker : makes what is compared with the methods, an object with `predict` and `update_sketch`; by default
         `Tracker(delay=delay)`.
     look : the tracker keeps a suspect period and does not learn it, as in `Tracker.update`, unless it was released in
         the journal; False learns all of them.
-    folder : where results are written as they come. A run that was ended continues from there, with the same result.
-    journal : the store that the log is read into, to be kept; by default it is temporary.
     level, seed : of the intervals by block bootstrap.
     progress : a function that is called with the number of periods done, and of all.
     reading : a function that is called with the number of rows of each batch read.
@@ -97,6 +78,7 @@ def backtest(
     -------
     Backtest : tidy tables.
 
+    >>> import numpy as np
     >>> import polars as pl
     >>> rng = np.random.default_rng(0)
     >>> pctr = rng.uniform(0.05, 0.3, 6000)
@@ -108,25 +90,21 @@ def backtest(
     >>> found.summary["forecaster"].to_list()[-1], len(found.periods)
     ('base scores', 11)
     """
-    with ExitStack() as stack:
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory())) if folder is None else Path(folder)
-        if home.exists() and not home.is_dir():
-            raise InputError(f"{home} is a file; the results of a backtest go to a folder")
-        home.mkdir(parents=True, exist_ok=True)
-        fields = field_names(field)
-        reads = {"score": score, "label": label, "time": time, "every": every}
+    reads = {"score": score, "label": label, "time": time, "every": every}
+    fields = field_names(field)
+    with tempfile.TemporaryDirectory() as home:
         if isinstance(log, Journal) or is_store(log):
-            refused = [name for name, given in (reads | {"weight": weight, "journal": journal}).items() if given]
+            refused = [name for name, given in (reads | {"weight": weight}).items() if given]
             if refused:
                 raise InputError(
                     f"{refused[0]} was given, but a journal has its rows and periods already; leave it out"
                 )
-            past, rows = log if isinstance(log, Journal) else Journal(log), ""
+            past = log if isinstance(log, Journal) else Journal(log)
         else:
             lacking = [name for name, given in reads.items() if given is None]
             if lacking:
                 raise InputError(f"{lacking[0]} was not given; a log needs score, label, time and every")
-            past = Journal(home / "journal.db" if journal is None else journal)
+            past = Journal(Path(home) / "journal.db")
             spec = RowSpec(
                 score,
                 label,
@@ -136,7 +114,7 @@ def backtest(
                 score_type=score_type,
                 negatives_kept=negatives_kept,
             )
-            rows = _read(past, log, home, spec.with_time(str(time), every), reading)
+            _read(past, log, spec.with_time(str(time), every), str(time), reading)
         past = past.snapshot()  # others may add to it meanwhile
         periods = past.periods
         if len(periods) < 2:
@@ -149,24 +127,15 @@ def backtest(
         if unknown:
             raise InputError(f"the journal has no field {unknown[0]!r}; it has {', '.join(known) or 'none'}")
         late, first = delay_in_periods(delay, periods), _since(since, periods)
-        plan = Plan(
-            methods=tuple(dict.fromkeys(default_methods(bool(used)) if methods is None else methods)),
-            memories=tuple(str(spec).replace(" ", ":") for spec in parse_memories(memories)),
-            delay=late,
-            since=first,
-            once=_once(once, first, periods),
-            fields=used,
-            rows=rows,
-            look=look,
+        before = round(SHARE_FITTED_ONCE * len(periods)) if first is None else periods.index(first)
+        if methods is None:
+            methods = ["mcnet-bayes", "platt-field" if used else "platt"]
+        others = [MemoryForecaster(one, memory, bool(used), max(1, before)) for one in methods for memory in memories]
+        others = list({one.name: one for one in others}.values())
+        follower = TrackerForecaster(Tracker(delay=late) if tracker is None else tracker())
+        lines = judged_periods(
+            past, follower, others, fields=used, delay=late, since=first, look=look, progress=progress
         )
-        for method in plan.methods:  # refuse unknown ones before anything is fitted
-            for memory in parse_memories(plan.memories):
-                MethodForecaster(method, RunningMemory(memory), bool(used))
-        if tracker is None:
-            run_plan(plan, past, home, lambda: Tracker(delay=late), Tracker.load, progress)
-        else:
-            run_plan(plan, past, home, tracker, None, progress)
-        lines = read_lines(home)
     if not lines:
         raise InputError(
             f"no period could be judged: there are {len(periods)} and labels are known after {late} further ones"
@@ -174,29 +143,17 @@ def backtest(
     return backtest_of(lines, delay=late, fields=used, level=level, seed=seed)
 
 
-def _read(journal: Journal, log: Any, home: Path, spec: RowSpec, reading: Callable[[int], Any] | None) -> str:
-    """Read logs or a table into a journal, unless an earlier run has; return a digest of what was asked for."""
-    time = str(spec.time)
-    words = {**spec.arguments(), "resolution": spec.resolution, "time": time, "every": spec.every[time]}
-    fields = words.pop("field") or []
-    asked = repr(sorted(words.items())) + repr(fields)
+def _read(journal: Journal, log: Any, spec: RowSpec, time: str, reading: Callable[[int], Any] | None) -> None:
+    """Read logs or a table into a journal."""
     if is_table(log):
         parts = sketches_by(scan_table(log, spec), time)
         if MISSING_LABEL in parts:
             raise InputError(f"the table has rows without a timestamp in {time}; drop these rows, or give them one")
         journal.add_parts(parts, source="table", allow=GUARDS)
-        return hashlib.sha256(asked.encode()).hexdigest()[:32]
-    files = expand_paths(log)
-    asked += repr([fingerprint(path) for path in files])
-    digest = hashlib.sha256(asked.encode()).hexdigest()[:32]
-    mark = home / "log-was-read"
-    if not (mark.is_file() and mark.read_text(encoding="utf-8") == digest):
-        added = journal.add_paths(files, spec, Addition(allow=GUARDS), reading)
-        if added.left_out:
-            raise InputError(added.left_out[0])  # a result of some of the files would be one of other rows
-        with named_if_full(mark):
-            mark.write_text(digest, encoding="utf-8")
-    return digest
+        return
+    added = journal.add_paths(expand_paths(log), spec, Addition(allow=GUARDS), reading)
+    if added.left_out:
+        raise InputError(added.left_out[0])  # a result of some of the files would be one of other rows
 
 
 def _since(since: Any, periods: Sequence[str]) -> str | None:
@@ -207,12 +164,3 @@ def _since(since: Any, periods: Sequence[str]) -> str | None:
     if not later:
         raise InputError(f"there is no period from {text} on; the last one is {periods[-1]}")
     return later[0]
-
-
-def _once(once: int | None, first: str | None, periods: Sequence[str]) -> int:
-    if once is None:
-        before = round(SHARE_FITTED_ONCE * len(periods)) if first is None else list(periods).index(first)
-        return max(1, before)
-    if isinstance(once, bool) or not isinstance(once, int | np.integer) or once < 1:
-        raise InputError(f"once is {once!r}; it must be the number of periods to fit on, 1 or more")
-    return int(once)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from mcnet._shared.messages import aligned, counted
 from mcnet.metrics.calibration_error import group_pcoc
 from mcnet.metrics.sums import GroupSums
 from mcnet.rows.periods import shown_periods
-from mcnet.tracking.backtest_forecasters import TRACKER
+from mcnet.tracking.backtest_run import TRACKER
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,19 +29,8 @@ def block_bootstrap(
 ) -> tuple[FloatArray, FloatArray]:
     """Return percentile intervals of the ratios Σ sums / Σ weight, periods drawn in blocks of neighbours.
 
-    The blocks of the circular block bootstrap have n^(1/3) periods. Every ratio sees the same draws, so an interval of
-    differences is paired.
-
-    Parameters
-    ----------
-    sums : one row per ratio, one column per period.
-    weight : one entry per period.
-    level : of the intervals.
-    seed : of the draws.
-
-    Returns
-    -------
-    low, high : one entry per ratio; NaN for fewer than two periods.
+    The blocks of the circular block bootstrap have n^(1/3) periods. Every ratio (a row of `sums`) sees the same draws,
+    so an interval of differences is paired. The ends are NaN for fewer than two periods.
 
     >>> low, high = block_bootstrap(np.array([[1.0, 2.0, 3.0, 2.0]]), np.ones(4))
     >>> bool(1.0 <= low[0] < 2.0 < high[0] <= 3.0)
@@ -91,8 +80,7 @@ class Backtest:
     ----------
     by_period, values, beliefs : tables, as above.
     failures : how many fits failed, by forecaster.
-    fields : the fields that were used.
-    seed : of the bootstrap.
+    fields, seed : the fields that were used; of the bootstrap.
     """
 
     by_period: "pl.DataFrame"
@@ -117,16 +105,7 @@ class Backtest:
         return self.by_period["forecaster"].unique(maintain_order=True).to_list()
 
     def matrix(self, name: str) -> FloatArray:
-        """Return a column of `by_period` as a matrix of one row per forecaster and one column per period.
-
-        Parameters
-        ----------
-        name : the column.
-
-        Returns
-        -------
-        array : of the forecasters in the order of `forecasters`.
-        """
+        """Return a column of `by_period` as a matrix: a row per forecaster, as `forecasters` has them, by period."""
         column = self.by_period[name].to_numpy().astype(np.float64)
         return column.reshape(len(self.periods), len(self.forecasters)).T
 
@@ -143,53 +122,33 @@ class Backtest:
     @property
     def best(self) -> str:
         """The best forecaster in hindsight, the tracker left out."""
-        return min((self.forecasters[place] for place in self._others), key=lambda name: self._final(name))
-
-    def _final(self, name: str) -> float:
-        return float(self._cumulative[self.forecasters.index(name), -1])
+        return self.forecasters[min(self._others, key=lambda place: float(self._cumulative[place, -1]))]
 
     @property
     def tracker_regret(self) -> float:
         """The mean log-loss of the tracker above that of the best in hindsight; below zero if it is better."""
-        return self._final(TRACKER) - self._final(self.best)
+        tracker, best = (self._cumulative[self.forecasters.index(name), -1] for name in (TRACKER, self.best))
+        return float(tracker - best)
 
     @cached_property
     def summary(self) -> "pl.DataFrame":
         """One row per forecaster, the best first."""
         import polars as pl
 
-        weight, loss = self.matrix("weight"), self.matrix("log_loss")
-        positives = self.matrix("positives")[0]
-        predicted = self.matrix("expected")
-        losses = loss * weight
-        tracker = self.forecasters.index(TRACKER)
-        gaps = losses - losses[tracker]
-        interval = partial(block_bootstrap, level=self.level, seed=self.seed)
-        total = weight[0].sum()
-        low, high = interval(losses, weight[0])
-        gap_low, gap_high = interval(gaps, weight[0])
-        pcoc_low, pcoc_high = interval(predicted, positives)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            pcoc = predicted.sum(axis=1) / positives.sum()
-            error = (self.matrix("f_rce") * weight).sum(axis=1) / total if self.fields else np.full(len(loss), np.nan)
-        first = self.by_period.head(len(self.forecasters))
-        table = pl.DataFrame(
-            {
-                "forecaster": self.forecasters,
-                "method": first["method"],
-                "memory": first["memory"],
-                "log_loss": losses.sum(axis=1) / total,
-                "log_loss_low": low,
-                "log_loss_high": high,
-                "difference": gaps.sum(axis=1) / total,
-                "difference_low": gap_low,
-                "difference_high": gap_high,
-                "pcoc": pcoc,
-                "pcoc_low": pcoc_low,
-                "pcoc_high": pcoc_high,
-                "f_rce": error,
-                "failures": [self.failures.get(name, 0) for name in self.forecasters],
-            }
+        losses = self.matrix("log_loss") * self.matrix("weight")
+        expected, weight, positives = self.matrix("expected"), self.matrix("weight")[0], self.matrix("positives")[0]
+        errors = self.matrix("f_rce") * weight if self.fields else np.full(losses.shape, np.nan)
+        gaps = losses - losses[self.forecasters.index(TRACKER)]
+        table = self.by_period.head(len(self.forecasters)).select("forecaster", "method", "memory")
+        ratios = (("log_loss", losses, weight), ("difference", gaps, weight), ("pcoc", expected, positives))
+        for name, sums, over in ratios:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                value = sums.sum(axis=1) / over.sum()
+            low, high = block_bootstrap(sums, over, level=self.level, seed=self.seed)
+            table = table.with_columns(**{name: value, f"{name}_low": low, f"{name}_high": high})
+        table = table.with_columns(
+            f_rce=errors.sum(axis=1) / weight.sum(),
+            failures=pl.Series([self.failures.get(name, 0) for name in self.forecasters]),
         )
         table = table.with_columns(pl.when(pl.col(pl.Float64).is_finite()).then(pl.col(pl.Float64)))
         return table.sort("log_loss", maintain_order=True)

@@ -1,36 +1,137 @@
-"""The run of a backtest: predict each period from those before it, reveal its labels, record the result."""
+"""The run of a backtest: predict each period from those before it, judge that, then reveal its labels."""
 
-import json
-import shutil
-import time
+import warnings
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray
-from mcnet._shared.files import exclusive_lock, named_if_full, whole_file, write_json
-from mcnet.errors import FileFormatError, InputError
+from mcnet._shared.arrays import FloatArray, sigmoid
+from mcnet.calibrators.methods import calibrator_class
+from mcnet.errors import Advice, InputError, McnetError
+from mcnet.metrics.evaluation import predict_cells
 from mcnet.metrics.scores import CLIP
 from mcnet.metrics.sums import GroupSums, group_sums
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import HALF_A_PERIOD, elapsed_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.arrival import ArrivalCurve, corrected_sketch
-from mcnet.store.entries import Entry, past_digests
+from mcnet.store.entries import Entry
 from mcnet.store.journal import Journal
-from mcnet.tracking.backtest_forecasters import (
-    BASE,
-    TRACKER,
-    Follower,
-    MethodForecaster,
-    RunningMemory,
-    TrackerForecaster,
-    parse_memories,
-)
+from mcnet.tracking.memories import Memory, coarse
+
+# Forecasters: whatever predicts a period from the periods before it.
+
+BASE, TRACKER = "base scores", "tracker"
+BELIEF_PARTS = ("memory", "weight of curves", "weight of level", "belief", "period effects")
+"""The parts of a tracker's explanation that a backtest keeps for each period."""
+
+
+class Follower(Protocol):
+    """What can stand in the place of the tracker: it predicts a period, and learns from it afterwards."""
+
+    def predict(self, scores: Any, field: Any = None) -> FloatArray:
+        """Return the probability of each row of the coming period."""
+
+    def update_sketch(self, sketch: Sketch, period: Any = None) -> Any:
+        """Learn from the rows of a period."""
+
+
+def half_life(given: Any) -> float:
+    """Return the half-life of a memory that was given, in periods.
+
+    >>> half_life(4), half_life("0.5"), half_life("everything")
+    (4.0, 0.5, inf)
+    """
+    try:
+        length = np.inf if given == "everything" else float(given)
+    except (TypeError, ValueError):
+        length = np.nan
+    if not length > 0.0 or isinstance(given, bool):
+        raise InputError(
+            f"{given!r} is not a memory; write a half-life in periods (4), everything, or once for a fit on the first "
+            "periods alone"
+        )
+    return length
+
+
+class MemoryForecaster:
+    """A method on one memory of the tracker's kind, which fits it again as its rows are replaced."""
+
+    def __init__(self, method: str, memory: Any, has_fields: bool, once: int) -> None:
+        """Take a half-life, "everything", or "once": the first `once` periods; check that the method can be fitted."""
+        found = calibrator_class(method)
+        if found.needs_features:
+            raise InputError(
+                f"{method} needs features of each row, which sketches of periods do not have; leave it out"
+            )
+        if found.field_use == "required" and not has_fields:
+            advice = Advice("pass {field} or leave the method out", field=None)
+            raise InputError(f"{method} needs a field, and there is none", advice=advice)
+        self.memory = Memory(half_life("everything" if memory == "once" else memory))
+        kind = str(memory) if memory in ("once", "everything") else f"half-life {self.memory.half_life:g}"
+        self.name = f"{method}, {kind}"
+        self.failures = 0
+        """How many fits have failed; the fit before, or the base scores, stood in."""
+        self._method, self._pools, self._position = method, found.field_use == "none", 0.0
+        self._left = once if memory == "once" else np.inf
+
+    def learn(self, sketch: Sketch, position: float) -> None:
+        """Reveal the labels of a period; `position` is its place in time, in periods."""
+        if self._left <= 0:
+            return
+        self._left -= 1
+        elapsed, self._position = position - self._position, position
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                self.memory.learn(sketch.pooled() if self._pools else sketch, elapsed, self._method)
+        except McnetError:
+            self.failures += 1
+
+    def probabilities(self, sketch: Sketch) -> FloatArray:
+        """Return the probability of each cell of the coming period."""
+        expert = self.memory.expert
+        if expert is None:
+            return np.asarray(sketch.score)
+        return np.asarray(sigmoid(expert.logits(sketch.contexts, sketch.context, sketch.logit)))
+
+
+class TrackerForecaster:
+    """The tracker, or what stands in its place."""
+
+    def __init__(self, follower: Follower) -> None:
+        """Take a tracker that has learnt nothing yet."""
+        self.follower = follower
+        self.learnt = 0
+
+    def learn(self, sketch: Sketch, period: str, *, look: bool = True) -> None:
+        """Reveal the labels of a period; without a look it is learnt even if it is suspect."""
+        with warnings.catch_warnings(action="ignore"):
+            self.follower.update_sketch(sketch, period, **({} if look else {"look": False}))
+        self.learnt += 1
+
+    def probabilities(self, sketch: Sketch) -> FloatArray:
+        """Return the probability of each cell of the coming period; the score itself before any label."""
+        if not self.learnt:
+            return np.asarray(sketch.score)
+        with warnings.catch_warnings(action="ignore"):
+            if hasattr(self.follower, "model_"):
+                return predict_cells(self.follower, sketch)  # type: ignore[arg-type]
+            columns = {column.name: column for column in sketch.contexts.columns(sketch.context)}
+            return np.asarray(self.follower.predict(sketch.score, list(columns.values()) or None))
+
+    def belief(self) -> list[tuple[str, str, float]]:
+        """Return what the tracker believes, as (part, name, value); nothing if it does not tell."""
+        if not self.learnt or not hasattr(self.follower, "explain"):
+            return []
+        table = getattr(self.follower.explain(), "table", None)
+        if table is None:
+            return []
+        kept = table.filter(table["part"].is_in(list(BELIEF_PARTS)))
+        return [tuple(row) for row in kept.select("part", "name", "value").rows()]
+
 
 # The counts that a journal had at some moment of the past, where positives arrive late: for backtests.
 
@@ -100,14 +201,7 @@ MOST_VALUES_PER_PERIOD = 50
 
 
 def period_sums(sketch: Sketch, probabilities: Mapping[str, FloatArray], levels_of: tuple[str, ...]) -> dict[str, Any]:
-    """Return the sums of a period as JSON-able values.
-
-    Parameters
-    ----------
-    sketch : the rows of the period, with their labels.
-    probabilities : for each forecaster, one probability per cell.
-    levels_of : the forecasters whose expected positives are recorded per field value.
-    """
+    """Return the sums of a period, by the probabilities of each forecaster; by field value of those in `levels_of`."""
     weight, positives = sketch.weight, np.minimum(sketch.positives, sketch.weight)
     sums = {
         name: group_sums(p, positives / weight, sketch.context, weight, count=len(sketch.contexts))
@@ -152,234 +246,59 @@ def _values(sketch: Sketch, levels: list[GroupSums]) -> list[list[Any]]:
     return found
 
 
-# The run of a backtest: predict each period from those before it, reveal its labels, record the result.
-#
-# Everything goes to a folder, so that a run which was ended at any moment continues where it stopped: `run.json` has
-# the settings, `periods.jsonl` a line per judged period, `tracker-…` the tracker after this many periods. Memories are
-# restored by adding up the sketches of the journal again, which takes no fits.
-
-_FORMAT = "mcnet backtest"
-_VERSION = 1
-_SETTINGS, _LINES = "run.json", "periods.jsonl"
-SECONDS_BETWEEN_CHECKPOINTS = 10.0
-"""The state of the tracker is saved no more often than this."""
+# The run.
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is compared, and how; equal plans on equal rows give equal results."""
-
-    methods: tuple[str, ...]
-    memories: tuple[str, ...]
-    delay: int
-    """In periods."""
-    since: str | None
-    """The first period that is judged; None for the first one before which labels are known."""
-    once: int
-    """How many periods the fits "once" are made on."""
-    fields: tuple[str, ...]
-    rows: str
-    """Which rows: a digest of the names and sizes of the log files; empty for a journal."""
-    look: bool = True
-    """Whether the tracker keeps suspect periods and does not learn them."""
-
-
-def run_plan(
-    plan: Plan,
+def judged_periods(
     journal: Journal,
-    folder: Path,
-    follower: Callable[[], Follower],
-    restored: Callable[[Path], Follower] | None,
+    tracker: TrackerForecaster,
+    others: Sequence[MemoryForecaster],
+    *,
+    fields: tuple[str, ...],
+    delay: int,
+    since: str | None,
+    look: bool,
     progress: Callable[[int, int], Any] | None,
-) -> None:
-    """Judge all periods of a journal, or those that an earlier run in the same folder has left.
+) -> list[dict[str, Any]]:
+    """Return the sums of each judged period: from `since` on, or the first one before which labels are known.
 
-    Parameters
-    ----------
-    plan : what to compare.
-    journal : the rows.
-    folder : where the results go.
-    follower : makes a tracker that knows nothing.
-    restored : loads a tracker that was saved in a folder; None if it cannot be saved.
-    progress : a function that is called with the number of periods done, and of all.
+    Where positives arrive late, a period is revealed as it was counted by then, corrected by what was known by then of
+    their arrival; it is judged by its latest count.
     """
-    with exclusive_lock(folder / ".lock"):
-        digests = past_digests(journal)
-        done = _begin(folder, plan, digests)
-        state = _State(plan, folder, follower, restored)
-        first, periods = _first_judged(plan, digests), list(digests)
-        state.restore(_known(periods, plan.delay, first + done) if done else 0)
-        with (
-            named_if_full(folder, "what was judged before is kept"),
-            (folder / _LINES).open("a", encoding="utf-8") as lines,
-        ):
-            for place, period, sketch in state.revealed(journal, periods):
-                if place >= first + done:
-                    line = {"period": period, "digest": digests[period], **state.judged(sketch)}
-                    lines.write(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n")
-                    lines.flush()
-                    state.checkpoint()
-                if progress is not None:
-                    progress(place + 1, len(periods))
-
-
-def _positions(periods: Sequence[str]) -> FloatArray:
-    """Return the place of each period in time, in periods since the first."""
+    periods, released = journal.periods, journal.released
     elapsed = elapsed_periods(periods)
-    return np.asarray(elapsed[0] - elapsed)
-
-
-def _known(periods: Sequence[str], delay: int, place: int) -> int:
-    """Return how many periods have revealed their labels when the period at `place` is predicted."""
-    positions = _positions(periods)
-    if place >= len(positions):
-        return len(positions)
-    return int((positions < positions[place] - delay - HALF_A_PERIOD).sum())
-
-
-def _first_judged(plan: Plan, digests: dict[str, str]) -> int:
-    periods = list(digests)
-    if plan.since is not None:
-        return periods.index(plan.since)
-    return next((place for place in range(len(periods)) if _known(periods, plan.delay, place)), len(periods))
-
-
-class _State:
-    """The forecasters, and what they have learnt from."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        folder: Path,
-        follower: Callable[[], Follower],
-        restored: Callable[[Path], Follower] | None,
-    ) -> None:
-        self.plan, self.folder, self.load = plan, folder, restored
-        self.tracker = TrackerForecaster(follower())
-        has_fields = bool(plan.fields)
-        self.memories = (
-            [RunningMemory(spec, plan.once) for spec in parse_memories(plan.memories)] if plan.methods else []
-        )
-        self.forecasters = [
-            MethodForecaster(method, memory, has_fields) for method in plan.methods for memory in self.memories
-        ]
-        self.saved = time.monotonic()
-
-    def restore(self, known: int) -> None:
-        """Load the latest saved tracker that has learnt no more than `known` periods."""
-        for path in sorted(self.folder.glob("tracker-*"), reverse=True):
-            learnt = int(path.name.removeprefix("tracker-"))
-            if self.load is not None and 0 < learnt <= known:
-                try:
-                    self.tracker.follower = self.load(path)
-                except (FileFormatError, InputError):
-                    continue  # it was being written when the run was ended; an earlier one, or none, is as good
-                self.tracker.learnt = learnt
-                return
-
-    def revealed(self, journal: Journal, periods: Sequence[str]) -> Iterator[tuple[int, str, Sketch]]:
-        """Yield each period after the labels that are known by then were revealed, one pass over the journal.
-
-        Where positives arrive late, a period is revealed as it was counted by then, corrected by what was known by then
-        of their arrival; it is judged by its latest count.
-        """
-        positions = _positions(periods)
-        counts = KnownCounts(journal, dict(zip(periods, positions.tolist(), strict=True)))
-        waiting: deque[tuple[int, str, Sketch]] = deque()
-        released = journal.released
-        for place, (period, whole) in enumerate(journal.sketches()):
+    positions = elapsed[0] - elapsed  # the place of each in time, in periods since the first
+    counts = KnownCounts(journal, dict(zip(periods, positions.tolist(), strict=True)))
+    waiting: deque[tuple[float, str, Sketch]] = deque()
+    lines: list[dict[str, Any]] = []
+    begun = since is None
+    for place, (period, whole) in enumerate(journal.sketches()):
+        known_until = positions[place] - delay - HALF_A_PERIOD
+        while waiting and waiting[0][0] < known_until:
+            position, name, final = waiting[0]
             now = float(positions[place]) - 1.0
-            arrival = counts.arrival(now) if counts.has_ages else None
-            while waiting and positions[waiting[0][0]] < positions[place] - self.plan.delay - HALF_A_PERIOD:
-                past, name, final = waiting[0]
-                rows = self._chosen(counts.sketch(name, now, arrival)) if counts.has_ages else final
-                if rows is None:
-                    break  # not counted yet; later periods wait, too
-                waiting.popleft()
-                for memory in self.memories:
-                    memory.learn(rows, float(positions[past]))
-                if past >= self.tracker.learnt:
-                    self.tracker.learn(rows, name, look=self.plan.look and name not in released)
-            sketch = self._chosen(whole)
-            assert sketch is not None
-            yield place, period, sketch
-            waiting.append((place, period, sketch))
-
-    def _chosen(self, sketch: Sketch | None) -> Sketch | None:
-        """Return a sketch with the fields of the plan."""
-        if sketch is None or sketch.contexts.names == self.plan.fields:
-            return sketch
-        return sketch.only(*self.plan.fields)
-
-    def judged(self, sketch: Sketch) -> dict[str, Any]:
-        """Return how all forecasters did on a period."""
-        probabilities = {BASE: sketch.score, TRACKER: self.tracker.probabilities(sketch)}
-        probabilities |= {one.name: one.probabilities(sketch) for one in self.forecasters}
-        return {
-            "learnt": self.tracker.learnt,
-            **period_sums(sketch, probabilities, (BASE, TRACKER)),
-            "belief": self.tracker.belief(),
-            "failures": {one.name: one.failures for one in self.forecasters if one.failures},
-        }
-
-    def checkpoint(self) -> None:
-        """Save the tracker, if it was not saved for a while."""
-        if self.load is None or not self.tracker.learnt:
-            return
-        if time.monotonic() - self.saved < SECONDS_BETWEEN_CHECKPOINTS:
-            return
-        path = self.folder / f"tracker-{self.tracker.learnt:08d}"
-        self.tracker.follower.save(path)  # type: ignore[attr-defined]
-        for old in self.folder.glob("tracker-*"):
-            if old != path:
-                shutil.rmtree(old, ignore_errors=True)
-        self.saved = time.monotonic()
+            rows = _chosen(counts.sketch(name, now, counts.arrival(now)), fields) if counts.has_ages else final
+            if rows is None:
+                break  # not counted yet; later periods wait, too
+            waiting.popleft()
+            for one in others:
+                one.learn(coarse(rows), position)
+            tracker.learn(rows, name, look=look and name not in released)
+        sketch = _chosen(whole, fields)
+        assert sketch is not None
+        begun |= period == since
+        if begun and (lines or since is not None or tracker.learnt):
+            probabilities = {BASE: sketch.score, TRACKER: tracker.probabilities(sketch)}
+            probabilities |= {one.name: one.probabilities(sketch) for one in others}
+            sums = period_sums(sketch, probabilities, (BASE, TRACKER))
+            failures = {one.name: one.failures for one in others if one.failures}
+            lines.append({"period": period, **sums, "belief": tracker.belief(), "failures": failures})
+        waiting.append((float(positions[place]), period, sketch))
+        if progress is not None:
+            progress(place + 1, len(periods))
+    return lines
 
 
-def _begin(folder: Path, plan: Plan, digests: dict[str, str]) -> int:
-    """Write the settings, or check them against those of an earlier run; return how many periods are done."""
-    path = folder / _SETTINGS
-    document = {"format": _FORMAT, "version": _VERSION, "plan": json.loads(json.dumps(asdict(plan)))}
-    if not path.exists():
-        write_json(path, document, indent=1)
-        (folder / _LINES).write_text("", encoding="utf-8")
-        return 0
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise FileFormatError(f"{path} cannot be read as settings of a backtest; name another folder") from None
-    if before.get("format") != _FORMAT or before.get("version") != _VERSION:
-        raise FileFormatError(f"{path} is not a backtest that this mcnet can continue; name another folder")
-    planned = {"look": True, **before["plan"]}  # of before the look could be switched off
-    for name, now in document["plan"].items():
-        if planned.get(name) != now:
-            raise InputError(
-                f"{folder} has a backtest with other settings ({name}: {planned.get(name)}, now {now}); "
-                "continue it with the same ones, or name another folder"
-            )
-    kept = read_lines(folder)
-    for line in kept:
-        if digests.get(line["period"]) != line["digest"]:
-            raise InputError(
-                f"the rows of {line['period']}, or of a period before it, have changed since the backtest in {folder} "
-                "began; name another folder"
-            )
-    # A line that was being written when the run was ended is dropped.
-    with whole_file(folder / _LINES) as part:
-        part.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in kept), encoding="utf-8")
-    return len(kept)
-
-
-def read_lines(folder: Path) -> list[dict[str, Any]]:
-    """Return the judged periods of a run, without a last line that is not whole."""
-    path = folder / _LINES
-    found: list[dict[str, Any]] = []
-    if not path.exists():
-        return found
-    for text in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        try:
-            if text.endswith("\n"):
-                found.append(json.loads(text))
-        except ValueError:
-            break
-    return found
+def _chosen(sketch: Sketch | None, fields: tuple[str, ...]) -> Sketch | None:
+    """Return a sketch with these fields alone."""
+    return sketch if sketch is None or sketch.contexts.names == fields else sketch.only(*fields)
