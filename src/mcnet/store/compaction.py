@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from mcnet.rows.periods import is_timestamp, period_position, period_text, periods_between, sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
-from mcnet.store.additions import FEEDBACK, chunks, entry_row, summarise
+from mcnet.store.additions import FEEDBACK, chunks, summarise, write
 from mcnet.store.entries import COMPACTED, Entry, entry_of
 from mcnet.store.schema import entries, heads, keys
 
@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 def compact(journal: "Journal", periods: Collection[str], chosen: Callable[[Entry], bool]) -> int:
-    """Merge the sources of periods into one sketch each, and return how many sketches fewer there are.
-
-    Parameters
-    ----------
-    journal, periods : the journal, and the periods that are merged.
-    chosen : tells of an entry whether it is merged.
-    """
+    """Merge the chosen entries of each of some periods into one; return how many entries fewer there are."""
     saved = 0
     while True:
         past, released = journal.snapshot(), journal.released
@@ -41,34 +35,20 @@ def compact(journal: "Journal", periods: Collection[str], chosen: Callable[[Entr
             journal.release(period)
         saved += sum(len(group) - 1 for group, merged in zip(several.values(), outcomes, strict=True) if merged)
         if all(outcomes):
-            break
-    if saved:
-        with journal.changing() as (connection, head):
-            summarise(connection, head.id)
-    return saved
+            return saved
 
 
 def _merge(past: "JournalSnapshot", period: str, group: Mapping[int, Entry]) -> bool:
     """Put one entry in the place of several; tell whether they were still as they had been read."""
     total = Sketch.merged(list(past.sketches_of(list(group)).values()))
-    known = [entry.largest_weight for entry in group.values() if entry.largest_weight is not None]
-    entry, _ = entry_of(total, period, None, None, max(known, default=None))
-    entry = replace(entry, source=COMPACTED)
+    entry, _ = entry_of(total, period, None, None, max(entry.heaviest for entry in group.values()))
     content = stored_bytes(total)
     with past.changing() as (connection, head):
         counted = sa.select(sa.func.count())
         if sum(connection.scalar(counted.where(entries.c.id.in_(some))) or 0 for some in chunks(group)) < len(group):
             return False
-        for some in chunks(group):
-            connection.execute(entries.delete().where(entries.c.id.in_(some)))
-        included = [
-            {"head": head.id, "source": e.source, "period": e.period, "age": None, "digest": e.digest}
-            for e in group.values()
-            if e.source != COMPACTED
-        ]
-        if included:
-            connection.execute(keys.insert(), included)
-        connection.execute(entries.insert(), [entry_row(head.id, entry, content)])
+        merged = [one for one in group.values() if one.source != COMPACTED]
+        write(connection, head.id, [(replace(entry, source=COMPACTED), content)], gone=group, merged=merged)
     return True
 
 

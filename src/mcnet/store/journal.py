@@ -21,7 +21,7 @@ from mcnet.sketch.build import LargestWeight
 from mcnet.sketch.scan import scan_in_parts, sketch_files, with_edges
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes
-from mcnet.store.additions import FEEDBACK, chunks, commit_parts, shape_of, summarise
+from mcnet.store.additions import FEEDBACK, SourceRows, add_rows, chunks, shape_of, summarise
 from mcnet.store.arrival import ArrivalCurve, corrected_sketch
 from mcnet.store.compaction import compact, forget_keys
 from mcnet.store.entries import (
@@ -124,7 +124,7 @@ class Journal(OfHead):
             raise InputError("the sketch has no rows; at least one row is needed")
         Addition(source, age).check()
         described = entry_of(sketch, period_text(period), source, age, largest_weight)
-        return commit_parts(self.store, self.head, lambda: [described], replace=replace, every=every, allow=allow)
+        return add_rows(self.store, self.head, SourceRows(lambda: [described], every, allow, replace=replace))
 
     def add_parts(
         self, parts: Mapping[Any, Sketch], *, source: str, replace: bool = False, allow: str | Collection[str] = ()
@@ -140,13 +140,10 @@ class Journal(OfHead):
         -------
         Added : what changed.
         """
-        return commit_parts(
-            self.store,
-            self.head,
-            lambda: (entry_of(part, period_text(period), source, None) for period, part in parts.items()),
-            replace=replace,
-            allow=allow,
-        )
+        described = lambda: (entry_of(part, period_text(p), source, None) for p, part in parts.items())  # noqa: E731
+        with Spool() as spool:
+            rows = SourceRows(described, allow=allow, replace=replace, keep=spool.put)
+            return add_rows(self.store, self.head, rows)
 
     def add_files(
         self,
@@ -268,7 +265,7 @@ class Journal(OfHead):
         dict : the edges by the name of the field.
         """
         shape = shape_of(self.store.find_head(self.head))
-        return {} if shape is None else shape[2]
+        return {} if shape is None else dict(shape.edges)
 
     def _add_log(self, path: Location, spec: RowSpec, how: Addition, progress: Callable[[int], Any] | None) -> Added:
         time, largest = str(spec.time), LargestWeight()
@@ -290,7 +287,8 @@ class Journal(OfHead):
                     age = how.age if how.counted is None else age_when_counted(period, every, how.counted)
                     yield entry_of(sketch, period, how.source or fspath(path), age, largest.value)
 
-            return commit_parts(self.store, self.head, described, replace=how.replace, every=every, allow=how.allow)
+            rows = SourceRows(described, every, how.allow, replace=how.replace, keep=spool.put)
+            return add_rows(self.store, self.head, rows)
 
     def remove(self, source: str, period: Any = None) -> int:
         """Remove what a source gave.

@@ -307,10 +307,10 @@ class Inbox:
         if not wanted:
             return columns
         shape = shape_of(self._heads.store.find_head(head.name))
-        if shape is None or any(name not in shape[2] for name in wanted):
+        if shape is None or any(name not in shape.edges for name in wanted):
             detail = f"the bins of {wanted[0]!r} are chosen from the rows of logs; add logs with mcnet update first"
             raise Problem(400, detail, at="$.field")
-        return field_columns(columns, shape[2])
+        return field_columns(columns, shape.edges)
 
 
 def _period(given: str | int | None, every: str | None) -> str:
