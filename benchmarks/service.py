@@ -202,7 +202,7 @@ def main(full: bool = False) -> None:
         told(reloads(folder, registry, models, *((10_000, 50, 10) if full else (1_000, 10, 2))))
     text = (
         "## Service\n\nOne worker unless said otherwise, client and server on the same machine. The constant is the "
-        "same server (granian, RSGI) with an application that always answers the same; the two are measured in turns, "
+        "same server (uvicorn) with an application that always answers the same; the two are measured in turns, "
         f"and the ratio is the median over the turns.\n\n{report.table(['what', 'figure', 'found', 'asked'], lines)}"
     )
     report.keep("service", text, full, {"lines": lines})

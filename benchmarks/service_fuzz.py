@@ -183,6 +183,7 @@ def fuzz(port: int, number: int, token: str, seed: int = 0) -> Counter[str]:
             try:
                 one.sendall(b"P")
             except OSError:
+                one.close()
                 slow.remove(one)
         ask = rng.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])[0]
         method, path, body, headers = ask(rng)

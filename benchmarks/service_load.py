@@ -13,19 +13,20 @@ from tests.ending import end_with_parent
 
 BODY = b'{"score": [0.1], "field": {"country": ["NL"]}}'
 CONSTANT = """
-class Constant:
-    async def __rsgi__(self, scope, protocol):
-        await protocol()
-        protocol.response_bytes(200, [("content-type", "application/json")], b'{"calibrated":[0.05],"version":"1"}')
-constant = Constant()
+HEADERS = [(b"content-type", b"application/json"), (b"content-length", b"35")]
+async def constant(scope, receive, send):
+    await receive()
+    await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+    await send({"type": "http.response.body", "body": b'{"calibrated":[0.05],"version":"1"}'})
 """
 
 
 def start_constant(folder: Path, port: int) -> subprocess.Popen[bytes]:
     """Start the same server, with the same options, on an application that always answers the same."""
     (folder / "constant_app.py").write_text(CONSTANT)
-    words = ["--interface", "rsgi", "--http", "1", "--no-ws", "--log-level", "error", "--port", str(port)]
-    command = [sys.executable, "-m", "granian", *words, "constant_app:constant"]
+    words = ["--http", "httptools", "--ws", "none", "--lifespan", "off", "--no-access-log", "--no-proxy-headers"]
+    words += ["--no-server-header", "--log-level", "error", "--port", str(port)]
+    command = [sys.executable, "-m", "uvicorn", *words, "constant_app:constant"]
     return subprocess.Popen(command, cwd=folder, preexec_fn=end_with_parent())
 
 

@@ -116,7 +116,7 @@ def test_the_image_is_made_of_the_lock_files_and_of_base_images_by_digest():
 
 def test_the_lock_of_the_image_has_what_the_service_needs_and_nothing_for_tests():
     packages = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements" / "serve.txt").read_text("utf-8"), re.M))
-    assert {"granian", "pyarrow", "numpy", "polars", "msgspec"} <= packages
+    assert {"uvicorn", "starlette", "pyarrow", "numpy", "polars", "msgspec"} <= packages
     assert not {"torch", "pytest", "ruff", "mkdocs", "pyspark"} & packages
 
 

@@ -106,7 +106,7 @@ def test_a_head_beside_others_is_made_and_deleted_by_name(mcnet, log, columns, t
 )
 def test_a_head_that_does_not_exist_is_refused_where_it_is_read(mcnet, tmp_path, whole, command):
     if command == "serve":
-        pytest.importorskip("granian", reason="granian is not installed: pip install '.[serve]'")
+        pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[serve]'")
     words = [*command.split(), *(["copy.db"] if "backup" in command else [])]
     at = 2 if words[0] in ("store", "journal", "versions") else 1
     done = mcnet(*words[:at], whole, *words[at:], "--head", "cvr")

@@ -139,10 +139,10 @@ def test_what_the_manifests_run_are_commands_of_mcnet_on_the_same_store(manifest
 
 
 def test_probes_and_ports_are_those_of_the_service(manifests):
-    from mcnet.operations.service.app import _HANDLERS
+    from mcnet.operations.service.app import OPERATIONS
 
     serve = manifests["Deployment", "mcnet"]["spec"]["template"]["spec"]["containers"][0]
-    routes = {path for handler in _HANDLERS for path in handler.paths}
+    routes = {one.path for one in OPERATIONS}
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         asked = serve[probe]["httpGet"]
         assert asked["path"] in routes

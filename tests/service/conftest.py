@@ -19,7 +19,7 @@ from mcnet.store.versions import Registry
 def what_the_service_needs() -> None:
     """Leave these tests out where the extra `serve` is not installed."""
     if not has_extra("serve"):
-        pytest.skip("granian or pyarrow is not installed: pip install '.[serve]'")
+        pytest.skip("uvicorn, starlette or another library of the service is not installed: pip install '.[serve]'")
 
 
 COUNTRIES = ["DE", "FR", "NL", "US"]
@@ -74,5 +74,5 @@ def shared(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("service")
     shutil.copy(template, folder / "ads.db")
     Store(folder / "ads.db").configure(key_days=100_000)  # so that periods of long ago are judged by their plausibility
-    with running(folder / "ads.db", folder, "--workers", "2", "--max-rows", "500000") as service:
+    with running(folder / "ads.db", folder, "--workers", "2", "--max-rows", "500000", "--timeout", "2") as service:
         yield service

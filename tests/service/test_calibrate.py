@@ -1,5 +1,6 @@
 """`POST /calibrate` in JSON: what a model predicts, and errors that say what, where and what to do."""
 
+import contextlib
 import re
 import socket
 import struct
@@ -12,17 +13,16 @@ import mcnet
 from mcnet.store.versions import Registry
 
 
-def test_columns_records_and_one_row_are_answered_with_what_the_model_predicts(shared, models):
+def test_columns_and_records_are_answered_with_what_the_model_predicts(shared, models):
     score, country = [0.02, 0.3, 0.3, 0.0, 1.0], ["NL", "FR", None, "never seen", "DE"]
     expected = models[0].predict(score, {"country": country}).tolist()
     assert shared.calibrate(score, {"country": country}) == {"calibrated": expected, "version": "1"}
     records = [{"score": s, "country": c} for s, c in zip(score, country, strict=True)]
     assert shared.post("/calibrate", records).document == {"calibrated": expected, "version": "1"}
     for place in range(5):
-        one = shared.calibrate(score[place], {"country": country[place]})
-        assert one == {"calibrated": expected[place], "version": "1"}
-        listed = shared.calibrate([score[place]], {"country": [country[place]]})
-        assert listed == {"calibrated": [expected[place]], "version": "1"}
+        one = shared.calibrate([score[place]], {"country": [country[place]]})
+        assert one == {"calibrated": [expected[place]], "version": "1"}
+        assert shared.post("/calibrate", [records[place]]).document == one
 
 
 def counted(service, metric):
@@ -30,21 +30,18 @@ def counted(service, metric):
     return int(float(line.split()[1]))
 
 
-def test_one_record_is_answered_with_one_number_and_keys_that_the_model_lacks_are_counted(shared, models):
+def test_keys_of_records_that_the_model_lacks_are_ignored_and_counted(shared, models):
     expected = models[0].predict([0.1], {"country": ["NL"]}).tolist()
     before = counted(shared, "mcnet_unknown_keys_total")
-    assert shared.post("/calibrate", {"score": 0.1, "country": "NL"}).document == {
-        "calibrated": expected[0],
-        "version": "1",
-    }
+    assert shared.post("/calibrate", [{"score": 0.1, "country": "NL"}]).document["calibrated"] == expected
     assert counted(shared, "mcnet_unknown_keys_total") == before
     bid = {"id": "7", "imp": [{"banner": {"w": 300}}], "country": "NL", "score": 0.1, "tmax": None}
-    assert shared.post("/calibrate", bid).document["calibrated"] == expected[0]
+    assert shared.post("/calibrate", [bid]).document["calibrated"] == expected
     assert shared.post("/calibrate", [bid, {"score": 0.1, "country": "NL"}]).document["calibrated"] == expected * 2
     assert counted(shared, "mcnet_unknown_keys_total") == before + 6
-    assert shared.post("/calibrate", {**bid, "country": None}).status == 200
+    assert shared.post("/calibrate", [{**bid, "country": None}]).status == 200
     del bid["country"]
-    lacking = shared.post("/calibrate", bid)
+    lacking = shared.post("/calibrate", [bid])
     assert (lacking.status, counted(shared, "mcnet_unknown_keys_total")) == (400, before + 9)
 
 
@@ -60,8 +57,8 @@ def test_intervals_are_given_on_request(shared, models):
     low, high = models[0].interval([0.02, 0.3], {"country": ["NL", "FR"]}, 0.8)
     assert found["low"] == low.tolist()
     assert found["high"] == high.tolist()
-    one = shared.calibrate(0.02, {"country": "NL"}, interval=0.8)
-    assert (one["low"], one["high"]) == (low[0], high[0])
+    one = shared.calibrate([0.02], {"country": ["NL"]}, interval=0.8)
+    assert (one["low"], one["high"]) == ([low[0]], [high[0]])
 
 
 def test_a_problem_has_the_column_and_the_row_and_advice_for_clients(shared):
@@ -82,15 +79,15 @@ def test_no_rows_are_no_mistake(shared):
     ("body", "at", "said"),
     [
         ({"score": [0.1, 1.2], "field": {"country": ["NL", "NL"]}}, "$.score[1]", "outside [0, 1]"),
-        ({"score": 1.2, "field": {"country": "NL"}}, "$.score[0]", "score_type"),
+        ([{"score": 1.2, "country": "NL"}], "$.score[0]", "score_type"),
         ({"score": [0.1, None], "field": {"country": ["NL", "NL"]}}, "$.score[1]", "Expected `float`, got `null`"),
         ({"score": ["0.1"], "field": {"country": ["NL"]}}, "$.score[0]", "Expected `float`, got `str`"),
         ({"score": [0.1]}, "$.field", "needs: country"),
         ({"score": [0.1], "field": {"land": ["NL"]}}, "$.field", "fields given: land"),
         ({"score": [0.1], "field": {"country": ["NL"], "x": [1]}}, "$.field", "country, x"),
         ({"score": [0.1, 0.2], "field": {"country": ["NL"]}}, None, "differ in length"),
-        ({"score": [0.1], "field": {"country": "NL"}}, "$.field.country", "must be a list"),
-        ({"score": 0.1, "field": {"country": ["NL"]}}, "$.field.country", "one value"),
+        ({"score": [0.1], "field": {"country": "NL"}}, "$.field[...]", "Expected `array`, got `str`"),
+        ({"score": 0.1, "field": {"country": "NL"}}, "$.score", 'or records, [{"score": 0.1, "country": "NL"}]'),
         ({"score": [0.1], "field": {"country": [["NL"]]}}, "$.field[...][0]", "got `array`"),
         ({"scores": [0.1]}, "$", "unknown field `scores`"),
         ({"score": [0.1], "label": [1]}, "$", "unknown field `label`"),
@@ -99,12 +96,12 @@ def test_no_rows_are_no_mistake(shared):
         ([{"score": 0.1}], "$[0]", "lacks country"),
         ([{"score": 0.1, "country": "NL", "interval": 0.9}], "$[0]", "a record has no interval"),
         ([{"score": 0.1, "country": "NL"}, {"score": 0.1, "country": {"a": 1}}], "$[1].country", "is an object"),
-        ({"score": 0.1, "land": "NL"}, "$", "lacks country"),
-        ({"score": "high", "country": "NL"}, "$.score", "not a number"),
-        ({"score": 0.1, "country": ["NL"]}, "$.country", "is a list"),
-        ({"score": 0.1, "country": "NL", "score_type": "logit"}, "$", "a record has no score_type"),
-        ({"score": 10**400, "country": "NL"}, "$.score", "number"),
-        ({"score": 0.1, "field": {"country": "NL"}, "x": 1}, "$", "unknown field `x`"),
+        ([{"score": 0.1, "land": "NL"}], "$[0]", "lacks country"),
+        ({"score": 0.1, "country": "NL"}, "$.score", "send columns"),
+        ([{"score": 0.1, "country": ["NL"]}], "$[0].country", "is a list"),
+        ([{"score": 0.1, "country": "NL", "score_type": "logit"}], "$[0]", "a record has no score_type"),
+        ([{"score": 10**400, "country": "NL"}], "$[0].score", "number"),
+        ({"score": [0.1], "field": {"country": ["NL"]}, "x": 1}, "$", "unknown field `x`"),
         ([{"score": "high", "country": "NL"}], "$[0].score", "not a number"),
         (b'{"score": [NaN], "field": {"country": ["NL"]}}', None, "not JSON"),
         (b'{"score": [0.1', None, "not JSON"),
@@ -128,7 +125,7 @@ def test_limits_on_rows_and_bytes(shared):
     assert many.document["limit"] == 500_000
     large = shared.ask("POST", "/calibrate", b"x", Content_Length="64000001")
     assert large.status == 413
-    assert "larger than" in large.document["detail"]
+    assert "64,000,000 bytes" in large.document["detail"]
 
 
 def test_a_body_of_unknown_length_is_limited_too(shared):
@@ -139,6 +136,40 @@ def test_a_body_of_unknown_length_is_limited_too(shared):
     except OSError:
         status = 413  # the service hung up while the rest was being sent
     assert status == 413
+
+
+def test_a_client_that_sends_its_body_too_slowly_is_answered_and_let_go(shared):
+    with socket.create_connection(("127.0.0.1", shared.port), 30) as slow:
+        slow.sendall(b"POST /calibrate HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        answer = b"".join(iter(lambda: slow.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_head_that_comes_too_slowly_or_is_too_large_ends_the_connection(shared):
+    with socket.create_connection(("127.0.0.1", shared.port), 30) as slow:
+        slow.sendall(b"POST /cal")
+        assert slow.recv(4096) == b""
+    with socket.create_connection(("127.0.0.1", shared.port), 30) as large:
+        large.sendall(b"POST /calibrate HTTP/1.1\r\nX: " + b"y" * 30_000)
+        large.sendall(b"y" * 40_000)
+        with contextlib.suppress(ConnectionResetError):
+            assert large.recv(4096)[:13] in (b"HTTP/1.1 400 ", b"")
+
+
+def test_a_client_that_sends_no_more_is_answered(shared):
+    body = b'{"score": [0.1], "field": {"country": ["NL"]}}'
+    with socket.create_connection(("127.0.0.1", shared.port), 30) as one:
+        one.sendall(b"POST /calibrate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        one.shutdown(socket.SHUT_WR)
+        assert b"".join(iter(lambda: one.recv(4096), b"")).startswith(b"HTTP/1.1 200 ")
+
+
+def test_parameters_that_are_unknown_or_of_another_form_are_refused(shared):
+    for query in ("surprise=1", "interval=0.9", "score_type=logit"):
+        answer = shared.post(f"/calibrate?{query}", {"score": [0.1], "field": {"country": ["NL"]}})
+        assert (answer.status, answer.document["at"]) == (400, "query"), query
+    for path in ("/rollback", "/hold", "/release", "/reload"):
+        assert "surprise" in shared.change(f"{path}?surprise=1").document["detail"]
 
 
 BODY = b'{"score": [0.1], "field": {"country": ["NL"]}}'
@@ -223,7 +254,7 @@ def test_a_model_of_logits_without_a_field(others):
     serve_version(service, 1)
     expected = models["logits"].predict([-3.0, 2.5]).tolist()
     assert service.calibrate([-3.0, 2.5])["calibrated"] == expected
-    assert service.calibrate(2.5)["calibrated"] == expected[1]
+    assert service.calibrate([2.5])["calibrated"] == expected[1:]
     as_probability = service.calibrate([0.2], score_type="probability")["calibrated"]
     assert as_probability == models["logits"].predict([0.2], score_type="probability").tolist()
     refused = service.post("/calibrate", {"score": [0.5] * 40})
@@ -239,7 +270,7 @@ def test_a_model_of_several_fields_with_missing_values(others):
     field = {"country": ["NL", "FR", "XX"], "source": [1, None, 2]}
     expected = models["several"].predict([0.1, 0.2, 0.3], field).tolist()
     assert service.calibrate([0.1, 0.2, 0.3], field)["calibrated"] == expected
-    assert service.calibrate(0.2, {"source": None, "country": "FR"})["calibrated"] == expected[1]
+    assert service.calibrate([0.2], {"source": [None], "country": ["FR"]})["calibrated"] == expected[1:2]
     lacking = service.post("/calibrate", {"score": [0.1], "field": {"country": ["NL"]}})
     assert lacking.document["detail"] == "fields given: country; version 2 needs: country, source"
 

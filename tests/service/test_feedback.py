@@ -186,7 +186,7 @@ def inbox(tmp_path, monkeypatch, every="1h"):
     """Return what takes rows in without HTTP, and its journal."""
     store = Store(tmp_path / "ads.db")
     store.configure("ctr", every=every)
-    heads = ServedHeads(store, None, log_event)
+    heads = ServedHeads(store, "ctr", log_event)
     taken = Inbox(ServiceSettings(store.name), heads)
     score, label, country = rows(5, 40)
     sent = {
@@ -264,7 +264,7 @@ def test_the_first_hour_of_a_day_is_answered_with_its_time(tmp_path, monkeypatch
 
 def test_a_head_without_a_version_takes_feedback(tmp_path, monkeypatch):
     taken, take, journal = inbox(tmp_path, monkeypatch)
-    assert taken._heads.head().current is None
+    assert taken._heads.head("ctr").current is None
     assert take("a", key="a", period=PERIOD).rows == 40
     assert journal.sketch().contexts.names == ("country",)
     taken.close()

@@ -36,7 +36,7 @@ def first_line(error: BaseException) -> str:
 
 _LIBRARIES = {
     "networks": ("torch", "safetensors"),
-    "serve": ("granian", "pyarrow"),
+    "serve": ("uvicorn", "httptools", "starlette", "prometheus_client", "pyarrow"),
     "spark": ("pyspark", "pyarrow"),
     "mlflow": ("mlflow", "pandas"),
     "delta": ("deltalake",),

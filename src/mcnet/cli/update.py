@@ -164,6 +164,7 @@ def serve(
         "FILE", "A file with the token for changes; or set MCNET_TOKEN. Without a token changes are disabled."
     ),
     poll: float = options.option("SECONDS", "How often to check the store.", 0.5, min=0.05, max=3600.0),
+    timeout: float = options.option("SECONDS", "How long a client may take to send a body.", 30.0, min=0.1),
     max_body: int = options.option("BYTES", "The largest body of a request.", 64_000_000, min=1_000),
     max_rows: int = options.option("N", "The largest number of rows of a request.", 2_000_000, min=1),
     webhook: str | None = options.WEBHOOK_ADDRESS,
@@ -202,7 +203,7 @@ def serve(
             learn_after_seconds=learn_after,
             poll_seconds=poll,
             tokens=read_tokens(None if token_file is None else Path(token_file)),
-            limits=Limits(body_bytes=max_body, rows=max_rows),
+            limits=Limits(body_bytes=max_body, rows=max_rows, body_seconds=timeout),
             webhook=receiver,
             field_values=check_field_values(field_values),
         )

@@ -1,20 +1,17 @@
 """`POST /calibrate`: rows in JSON or Arrow to calibrated probabilities."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
-import numpy as np
 
 from mcnet._shared.arrays import FloatArray, ScoreType
-from mcnet.model.small_batches import MOST_ROWS
 from mcnet.operations.service.arrow import check_rows, read_arrow
 from mcnet.operations.service.metrics import HeadNumbers
 from mcnet.operations.service.problems import Problem
 from mcnet.operations.service.served import Served
-from mcnet.rows.fields import FieldColumn, source_column
+from mcnet.rows.fields import source_column
 
 # Rows of a request, whatever form they came in, and their calibrated probabilities.
 
@@ -51,25 +48,9 @@ def calibrate_rows(
     score_type: ScoreType | None = None,
     interval: float | None = None,
 ) -> Calibrated:
-    """Return the probabilities of columns of rows, and count the rows.
-
-    Parameters
-    ----------
-    score, field, score_type : as `CalibrationModel.predict` takes them.
-    interval : the level of the credible interval that is asked for, too.
-    """
+    """Return the probabilities of columns of rows, and count the rows."""
     model = served.model
-    if interval is None and len(score) == 1 and type(score) is list and (field or {}).keys() == set(served.fields):
-        row = tuple((field or {})[name][0] for name in served.fields)
-        one = model.predict_one(score[0], row or None, score_type=score_type)
-        numbers.count_rows(1, served.unseen(row) if row else 0)
-        return Calibrated(np.array([one]))
-    if interval is None and type(score) in (list, np.ndarray) and len(score) <= MOST_ROWS:
-        # A few rows go to the model as they came: making columns of them would take longer than the prediction.
-        few = model.predict(score, field or None, score_type=score_type)
-        numbers.count_rows(len(few), _unseen_among_few(served, field))
-        return Calibrated(few)
-    columns: list[FieldColumn] | None = model.contexts.given(field) if field else None
+    columns = model.contexts.given(field) if field else None
     result = Calibrated(model.predict(score, columns, score_type=score_type))
     if interval is not None:
         low, high = model.interval(score, columns, interval, score_type=score_type)
@@ -78,25 +59,13 @@ def calibrate_rows(
     return result
 
 
-def _unseen_among_few(served: Served, field: dict[str, Any] | None) -> int:
-    """Return how many of a few rows have a field value that the model does not know."""
-    if not field or not served.fields:
-        return 0
-    field = served.model.contexts.by_field(field) if served.model.contexts.derived else field
-    # A model of one field takes its values under any name.
-    rows = len(next(iter(field.values())))
-    columns = field.values() if len(served.fields) == 1 else (field.get(name, [None] * rows) for name in served.fields)
-    return sum(map(served.unseen, zip(*columns, strict=True)))
-
-
 def answer_arrow(
     served: Served,
     body: bytes,
     most_rows: int,
     numbers: HeadNumbers,
-    *,
-    score_type: ScoreType | None = None,
-    interval: float | None = None,
+    score_type: ScoreType | None,
+    interval: float | None,
 ) -> bytes:
     """Return a stream with the column `calibrated`, and `low` and `high` if an interval was asked for."""
     import pyarrow as pa
@@ -107,8 +76,7 @@ def answer_arrow(
     score = columns.pop("score")
     check_fields(served, list(columns), at="columns")
     result = calibrate_rows(served, numbers, score, columns or None, score_type=score_type, interval=interval)
-    named = {"calibrated": result.calibrated, "low": result.low, "high": result.high}
-    table = pa.table({name: pa.array(column) for name, column in named.items() if column is not None})
+    table = pa.table({name: pa.array(column) for name, column in vars(result).items() if column is not None})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -116,7 +84,7 @@ def answer_arrow(
     return content
 
 
-# `POST /calibrate` in plain JSON: columns, one row, or records.
+# `POST /calibrate` in JSON: columns, or records.
 
 Value = str | int | float | bool | None
 
@@ -124,10 +92,10 @@ _LEVEL = msgspec.Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximu
 
 
 class Question(msgspec.Struct, forbid_unknown_fields=True):
-    """Columns of rows, or one row: then every column is a single value."""
+    """Columns of rows."""
 
-    score: float | list[float]
-    field: dict[str, Value | list[Value]] | None = None
+    score: list[float]
+    field: dict[str, list[Value]] | None = None
     score_type: Literal["probability", "logit"] | None = None
     interval: Annotated[float, _LEVEL] | None = None
 
@@ -135,10 +103,10 @@ class Question(msgspec.Struct, forbid_unknown_fields=True):
 class Answer(msgspec.Struct, omit_defaults=True):
     """The probabilities in the order of the rows, and the version that they are from."""
 
-    calibrated: float | list[float]
+    calibrated: list[float]
     version: str
-    low: float | list[float] | None = None
-    high: float | list[float] | None = None
+    low: list[float] | None = None
+    high: list[float] | None = None
 
 
 Record = Annotated[
@@ -147,9 +115,9 @@ Record = Annotated[
 ]
 """One row: its score and its fields under their names. Other keys, whatever is in them, are ignored."""
 
-_decoder: msgspec.json.Decoder[Question | list[Record]] = msgspec.json.Decoder(Question | list[Record])
-_record_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+_FORMS = 'send columns, {"score": [0.1], "field": {"country": ["NL"]}}, or records, [{"score": 0.1, "country": "NL"}]'
 _VALUE_TYPES = frozenset((str, int, float, bool, type(None)))
+_decoder: msgspec.json.Decoder[Question | list[Record]] = msgspec.json.Decoder(Question | list[Record])
 _encode = msgspec.json.Encoder().encode
 
 
@@ -159,53 +127,50 @@ def answer_json(served: Served, body: bytes, most_rows: int, numbers: HeadNumber
     Parameters
     ----------
     served : the version that answers; it is asked for once, so that all rows of an answer are from one version.
-    body : the question as JSON: columns, one row, a record, or records.
+    body : the question as JSON.
     most_rows : how many rows it may have.
     numbers : where the rows are counted.
     """
     try:
         question = _decoder.decode(body)
-        single = type(question) is not list and type(question.score) is not list  # type: ignore[union-attr]
-    except msgspec.ValidationError:
-        question, single = _single_record(body), True
-        if not question:
-            raise
+    except msgspec.ValidationError as error:
+        detail, _, where = str(error).partition(" - at ")
+        raise Problem(400, f"{detail}; {_FORMS}", at=where.strip("`") or "$") from None
     if isinstance(question, list):
-        question = _columns(served, question, most_rows, numbers, "$" if single else "")
-        columns = question.field
-    else:
-        if question.field and served.model.contexts.derived:  # columns that the model cuts, by the names of its fields
-            question.field = served.model.contexts.by_field(question.field)
-        columns = _as_columns(served, question.field, single)
-    rows = question.score if isinstance(question.score, list) else [question.score]
-    check_rows(len(rows), most_rows)
-    result = calibrate_rows(served, numbers, rows, columns, score_type=question.score_type, interval=question.interval)
-    told = [None if part is None else part.tolist() for part in vars(result).values()]
-    calibrated, low, high = (part[0] if single and part else part for part in told)
-    return _encode(Answer(calibrated, served.name, low, high))
-
-
-def _as_columns(served: Served, field: dict[str, Value | list[Value]] | None, single: bool) -> dict[str, Any] | None:
+        question = _columns(served, question, most_rows, numbers)
+    score, field = question.score, question.field
+    if len(score) == 1 and question.interval is None:
+        row = _one_row(served, field)
+        if row is not None:
+            one = served.model.predict_one(score[0], row or None, score_type=question.score_type)
+            numbers.count_rows(1, served.unseen(row) if row else 0)
+            return b'{"calibrated":[%r],"version":"%b"}' % (one, served.name_bytes)
+    check_rows(len(score), most_rows)
+    if field and served.model.contexts.derived:  # columns that the model cuts, by the names of its fields
+        field = served.model.contexts.by_field(field)
     check_fields(served, list(field or {}))
-    columns: dict[str, list[Value]] = {}
-    for name, values in (field or {}).items():
-        if isinstance(values, list) == single:
-            wanted = "one value, as score is one number" if single else "a list, as score is a list"
-            raise Problem(400, f"the field {name!r} must be {wanted}", at=f"$.field.{name}")
-        columns[name] = values if isinstance(values, list) else [values]
-    return columns or None
+    result = calibrate_rows(
+        served, numbers, score, field or None, score_type=question.score_type, interval=question.interval
+    )
+    calibrated, low, high = (None if part is None else part.tolist() for part in vars(result).values())
+    return _encode(Answer(calibrated or [], served.name, low, high))
 
 
-def _single_record(body: bytes) -> list[Record]:
-    """Return a body that is one record, as a list of records; an empty one if it is meant as something else."""
-    with suppress(msgspec.ValidationError):
-        record = _record_decoder.decode(body)
-        if "score" in record and not isinstance(record["score"], list) and not isinstance(record.get("field"), dict):
-            return [record]
-    return []
+def _one_row(served: Served, field: dict[str, list[Value]] | None) -> tuple[Value, ...] | None:
+    """Return the values of one row in the order of the model's fields; None if it needs a closer look."""
+    names, given = served.fields, field or {}
+    if len(given) != len(names):
+        return None
+    values = []
+    for name in names:
+        column = given.get(name)
+        if column is None or len(column) != 1:
+            return None
+        values.append(column[0])
+    return tuple(values)
 
 
-def _columns(served: Served, records: list[Record], most_rows: int, numbers: HeadNumbers, at: str = "") -> Question:
+def _columns(served: Served, records: list[Record], most_rows: int, numbers: HeadNumbers) -> Question:
     """Return records as columns; every record has the score and the fields of the model under their names.
 
     Keys that the model does not know are ignored and counted: a bid request has many.
@@ -224,23 +189,23 @@ def _columns(served: Served, records: list[Record], most_rows: int, numbers: Hea
             lacking = sorted(wanted - record.keys())
             if lacking:
                 what = f"lacks {', '.join(lacking)}; a record has {', '.join(['score', *names])}"
-                raise Problem(400, f"record {index} {what}", at=at or f"$[{index}]")
-            _refuse_options(record, names, at or f"$[{index}]")
+                raise Problem(400, f"record {index} {what}", at=f"$[{index}]")
+            _refuse_options(record, names, f"$[{index}]")
             unknown += len(record) - len(wanted)
         number = record["score"]
         if type(number) is not float and type(number) is not int:
-            raise Problem(400, f"score is {number!r:.80}, not a number", at=f"{at or f'$[{index}]'}.score")
+            raise Problem(400, f"score is {number!r:.80}, not a number", at=f"$[{index}].score")
         try:
             score.append(float(number))
         except OverflowError:
-            raise Problem(400, "score is too large a number", at=f"{at or f'$[{index}]'}.score") from None
-    columns: dict[str, Value | list[Value]] = {}
+            raise Problem(400, "score is too large a number", at=f"$[{index}].score") from None
+    columns: dict[str, list[Value]] = {}
     for name in names:
         column: list[Any] = [record[name] for record in records]
         if not _VALUE_TYPES.issuperset(map(type, column)):
             index = next(index for index, value in enumerate(column) if type(value) not in _VALUE_TYPES)
             what = f"the field {name!r} is {'a list' if type(column[index]) is list else 'an object'}, not one value"
-            raise Problem(400, what, at=f"{at or f'$[{index}]'}.{name}")
+            raise Problem(400, what, at=f"$[{index}].{name}")
         columns[name] = column
     if unknown:
         numbers.add("unknown_keys", unknown)

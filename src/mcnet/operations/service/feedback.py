@@ -18,7 +18,7 @@ from mcnet.operations.service.calibrate import Value
 from mcnet.operations.service.metrics import FEEDBACK_COMMITS
 from mcnet.operations.service.problems import RETRY, Problem
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
-from mcnet.operations.service.settings import ServiceSettings
+from mcnet.operations.service.settings import LARGE_BODY, ServiceSettings
 from mcnet.rows.columns import weights_column
 from mcnet.rows.fields import field_columns, number_fields
 from mcnet.rows.periods import cut_to_periods, duration_seconds, parse_every, period_text, shown_periods
@@ -130,9 +130,8 @@ def named_period(period: str | int, every: str, now: datetime | None = None) -> 
 # `POST /feedback`: labelled rows, or a sketch of them, into the journal; answered when they are on disk.
 
 SKETCH = "application/vnd.apache.parquet"
-LARGE_BODY = 100_000
-"""Bodies of more bytes than this are read in a thread."""
 _LONGEST_KEY, _LONGEST_PERIOD = 200, 60
+_NO_JSON = "Arrow and sketches"
 _SWITCH_SECONDS, _USUAL_SWITCH_SECONDS = 0.0005, sys.getswitchinterval()
 """How long a thread waits for one that computes, while feedback is written and otherwise. The thread that writes waits
 after each of its statements; but where nothing is written, short waits only cost switches between threads."""
@@ -153,15 +152,26 @@ class Feedback(msgspec.Struct, forbid_unknown_fields=True):
     allow: list[Literal["weight", "period"]] | None = None
 
 
+class FeedbackQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """What Arrow and sketches have behind the question mark, and JSON in the body."""
+
+    period: Annotated[str | None, msgspec.Meta(description=f"{_NO_JSON}: the period of the rows.")] = None
+    key: Annotated[str | None, msgspec.Meta(description=f"{_NO_JSON}: the key.")] = None
+    age: Annotated[
+        float | None, msgspec.Meta(description=f"{_NO_JSON}: how many periods later the labels were counted.")
+    ] = None
+    score_type: Annotated[ScoreType | None, msgspec.Meta(description=f"{_NO_JSON}: what the scores are.")] = None
+    allow: Annotated[str, msgspec.Meta(description=f"{_NO_JSON}: implausible rows to add: weight, period.")] = ""
+
+
 @dataclass(frozen=True)
 class Sent:
-    """A request: its body, and what is behind the question mark where that is no JSON."""
+    """A request: its body, and what is behind the question mark and in the header Idempotency-Key."""
 
     body: bytes
     media_type: str
-    about: dict[str, Any]
+    query: FeedbackQuery
     key: str
-    """Of the header Idempotency-Key."""
 
 
 class Taken(msgspec.Struct):
@@ -274,16 +284,19 @@ class Inbox:
 
     def _read(self, request: Sent, head: ServedVersions) -> tuple[Sketch, dict[str, Any]]:
         kind = request.media_type
+        about = msgspec.to_builtins(request.query)
+        about["allow"] = request.query.allow.split(",") if request.query.allow else None
         if kind == SKETCH:
-            return _sketch(request.body), dict(request.about)
+            return _sketch(request.body), about
         if kind == ARROW:
-            about = dict(request.about)
             columns = read_arrow(request.body, self._settings.limits.rows)
             lacking = [name for name in ("score", "label") if name not in columns]
             if lacking:
                 raise Problem(400, f"the stream lacks the column {lacking[0]}", at=lacking[0])
             score, label, weight, value = (columns.pop(name, None) for name in ("score", "label", "weight", "value"))
         else:
+            if request.query != FeedbackQuery():
+                raise Problem(400, "the query is for Arrow and sketches; in JSON all of it is in the body", at="query")
             rows = _columns(request.body)
             about = {"period": rows.period, "key": rows.key, "age": rows.age, "score_type": rows.score_type}
             about["allow"] = rows.allow

@@ -1,17 +1,15 @@
 """What workers count, for Prometheus and the dashboard; prometheus_client adds up the files of all workers."""
 
 import math
-import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from mcnet.version import __version__
 
@@ -74,14 +72,8 @@ class HeadNumbers:
 
 def _of_all_workers() -> CollectorRegistry:
     """Return the numbers of all workers, those that have ended included, but what these serve."""
-    for path in Path(os.environ[FOLDER_VARIABLE]).glob("gauge_liveall_*.db"):
-        pid = int(path.stem.rpartition("_")[2])
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            mark_process_dead(pid)
     registry = CollectorRegistry()
-    MultiProcessCollector(registry)
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     return registry
 
 
@@ -116,7 +108,7 @@ def metrics_text(heads: "ServedHeads", statuses: Mapping[str, dict[str, Any] | N
     statuses : by head, what the update job wrote last, if it ever ran: the PCOC and the evidence of the monitor.
     """
     registry = _of_all_workers()
-    registry.register(_Present(heads, statuses))  # type: ignore[arg-type]
+    registry.register(_Present(heads, statuses))
     return generate_latest(registry)
 
 

@@ -5,9 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from litestar import Request, Response
-from litestar.exceptions import HTTPException
-from litestar.exceptions.http_exceptions import RequestEntityTooLarge
+from starlette.requests import ClientDisconnect
 
 from mcnet._shared.files import is_disk_full
 from mcnet.errors import BusyError, FileFormatError, McnetError, StoreUnavailableError, in_words
@@ -15,9 +13,11 @@ from mcnet.operations.service.settings import log_event
 
 RETRY = {"retry-after": "10"}
 """A header for answers of 503: somebody has to make room on the disk, or to start the database, first."""
+CLOSE = {"connection": "close"}
+"""A header for answers to clients that are still sending."""
 
 
-class Problem(HTTPException):
+class Problem(Exception):
     """An answer that is not the one asked for.
 
     Parameters
@@ -27,12 +27,28 @@ class Problem(HTTPException):
     """
 
     def __init__(self, status: int, detail: str, *, headers: dict[str, str] | None = None, **where: Any) -> None:
-        super().__init__(detail=detail, status_code=status, headers=headers)
-        self.status, self.where = status, where
+        super().__init__(detail)
+        self.status, self.detail, self.headers, self.where = status, detail, headers or {}, where
 
 
-def problem_of(error: Exception) -> Problem | None:
-    """Return what an error means to a client; None for one that is not the client's doing."""
+class ProblemDetails(msgspec.Struct, omit_defaults=True):
+    """What is wrong, where, and what to do (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    error: str
+    """The detail again, where clients of the Open Inference Protocol look for it."""
+    at: str | None = None
+    """Where in the request, as a JSON path."""
+    column: str | None = None
+    row: int | None = None
+    limit: int | None = None
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return what an error means to a client; one that is not the client's doing is logged."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, msgspec.ValidationError):
@@ -40,6 +56,8 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem(400, detail, at=where.strip("`") or "$")
     if isinstance(error, msgspec.DecodeError | UnicodeDecodeError | RecursionError):
         return Problem(400, f"the body is not JSON: {error}")
+    if isinstance(error, ClientDisconnect):  # nothing was done, and in general nobody reads the answer
+        return Problem(400, "the connection ended before the body was complete; nothing was done: send it again")
     if isinstance(error, FileFormatError):
         return Problem(409, str(error))  # a version or a period on disk is damaged; the request is not at fault
     if is_disk_full(error):
@@ -49,34 +67,12 @@ def problem_of(error: Exception) -> Problem | None:
     if isinstance(error, McnetError):
         at = None if error.column is None else f"$.{error.column}" + ("" if error.row is None else f"[{error.row}]")
         return Problem(400, in_words(error, "service"), at=at, column=error.column, row=error.row)
-    if isinstance(error, RequestEntityTooLarge):
-        return Problem(413, "the body is larger than this service takes; send fewer rows at once")
-    if isinstance(error, HTTPException) and "disconnected" not in error.detail:
-        more = "" if not error.extra else f": {error.extra}"
-        return Problem(error.status_code, error.detail + more, headers=error.headers)
-    if isinstance(error, HTTPException):  # nothing was done, and in general nobody reads the answer
-        return Problem(400, "the connection ended before the body was complete; nothing was done: send it again")
-    return None
+    where = "".join(traceback.format_exception(error)[-6:])
+    log_event("unexpected error", "error", error=repr(error), traceback=where)
+    return Problem(500, "an unexpected error; the log of the service has it")
 
 
-def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Return the answer to a request that failed; what is not the client's doing is logged."""
-    state = request.app.state
-    if isinstance(error, StoreUnavailableError | BusyError):
-        state.heads.count_error(error)
-    problem = problem_of(error)
-    encoding = request.headers.get("content-encoding")
-    if encoding not in (None, "identity"):
-        problem = Problem(415, f"the body is encoded as {encoding[:40]!r}; send it as it is")
-    if problem is None:
-        where = "".join(traceback.format_exception(error)[-6:])
-        log_event("unexpected error", "error", path=request.url.path[:200], error=repr(error), traceback=where)
-        problem = Problem(500, "an unexpected error; the log of the service has it")
-    detail = state.settings.public(problem.detail)
-    document = {"type": "about:blank", "title": HTTPStatus(problem.status).phrase, "status": problem.status}
-    document |= {"detail": detail, "error": detail}  # the latter for clients of the Open Inference Protocol
-    document |= {name: value for name, value in problem.where.items() if value is not None}
-    kind = "application/problem+json"
-    return Response(
-        msgspec.json.encode(document), status_code=problem.status, media_type=kind, headers=problem.headers or {}
-    )
+def document_of(problem: Problem, detail: str) -> ProblemDetails:
+    """Return the document of a problem, with its detail as it may be told."""
+    title = HTTPStatus(problem.status).phrase
+    return ProblemDetails("about:blank", title, problem.status, detail, detail, **problem.where)

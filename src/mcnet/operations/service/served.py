@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,8 @@ def load_served(registry: Registry, version: int | str = "current") -> Served:
     chosen = registry.version(version)
     model = registry.load(chosen.number)
     rising = np.linspace(0.0, 1.0, _CHECKED_SCORES)
-    nowhere = np.full(len(rising), -1, dtype=np.int32) if model.fields else None
-    answers = model.predict(rising, codes=nowhere, score_type="probability")
+    nowhere = {name: [None] * len(rising) for name in model.fields} or None
+    answers = model.predict(rising, nowhere, score_type="probability")
     if not (np.isfinite(answers).all() and answers.min() > 0.0 and answers.max() < 1.0):
         raise FileFormatError(f"version {chosen.name} answers outside (0, 1); promote another version")
     if model.monotone and (np.diff(answers) < 0.0).any():
@@ -210,7 +211,7 @@ class ServedHeads:
     Parameters
     ----------
     store : the store.
-    default : the head of requests that name none; the only or the default one if None.
+    default : the head of requests that name none, as `default_head` returns it.
     log : as in `ServedVersions`.
     """
 
@@ -219,13 +220,18 @@ class ServedHeads:
         self.by_name: dict[str, ServedVersions] = {}
         self.unreachable: str | None = None
         """Why the store cannot be reached; None while it can."""
+        self.has_read = False
+        """Whether the store was ever read; until then there is nothing to serve."""
         self._log = log
         self._lock = asyncio.Lock()
-        self.default = default_head(store, default)
-        self._look()
+        self.default = default
+        with suppress(McnetError, OSError):  # a worker waits for its store: `follow` looks again
+            self._look_and_tell()
 
     def head(self, name: str | None = None) -> ServedVersions:
         """Return a head by its name; the one of requests that name none if None."""
+        if not self.has_read:
+            raise Problem(503, f"this service waits for its store: {self.unreachable}", headers=RETRY)
         wanted = self.default if name is None else name
         found = None if wanted is None else self.by_name.get(wanted)
         if found is not None:
@@ -239,7 +245,7 @@ class ServedHeads:
         """Look at the pointers again and again: when the database tells of a change, and every so many seconds."""
         changes = None if self.store.database.is_sqlite else self.store.changes(seconds)
         while True:
-            left = seconds
+            left = seconds if self.has_read else min(seconds, _STOP_SECONDS)
             while left > 0.0:
                 step = min(left, _STOP_SECONDS)  # a thread that waits for longer would keep the worker from ending
                 # Every addition of rows changes a file, so a file is only looked at now and then.
@@ -251,28 +257,14 @@ class ServedHeads:
             try:
                 await self.look()
             except Exception as error:  # whatever it is, the current versions serve on
-                if not isinstance(error, StoreUnavailableError | BusyError):
+                if not isinstance(error, McnetError | OSError):
                     self._log("reload failed", level="error", reason=repr(error))
                 await asyncio.sleep(min(seconds, _STOP_SECONDS))
 
     async def look(self, *, again: bool = False) -> None:
-        """Look at the pointers now, and load what they lead to if that is not served yet.
-
-        Parameters
-        ----------
-        again : try versions that were refused, even if that was a moment ago.
-        """
+        """Look at the pointers now, and load what they lead to; if asked to, also what was refused a moment ago."""
         async with self._lock:
-            begin = time.monotonic()
-            try:
-                await asyncio.to_thread(self._look, again=again)
-            except (StoreUnavailableError, BusyError) as error:
-                self.count_error(error)
-                raise
-            if self.unreachable is not None:
-                self._log("store reachable again")
-                self.unreachable = None
-            metrics.LOOKED_AT.set(begin)
+            await asyncio.to_thread(self._look_and_tell, again=again)
 
     def count_error(self, error: Exception) -> None:
         """Count that the store cannot be reached, and log it once."""
@@ -280,6 +272,19 @@ class ServedHeads:
         if self.unreachable is None:
             self.unreachable = str(error)
             self._log("store unreachable", level="error", reason=str(error), advice="what is served stays in memory")
+
+    def _look_and_tell(self, *, again: bool = False) -> None:
+        begin = time.monotonic()
+        try:
+            self._look(again=again)
+        except (McnetError, OSError) as error:
+            self.count_error(error)
+            raise
+        metrics.LOOKED_AT.set(begin)
+        self.has_read = True
+        if self.unreachable is not None:
+            self._log("store reachable again")
+            self.unreachable = None
 
     def _look(self, *, again: bool = False) -> None:
         known = {about.name: about for about in self.store.read_heads()}
@@ -292,7 +297,6 @@ class ServedHeads:
         for name in set(self.by_name) - set(known):
             del self.by_name[name]
             self._log("head removed", level="warning", head=name)
-        metrics.LOOKED_AT.set(time.monotonic())
 
     async def everywhere(self, head: ServedVersions, seconds: float) -> tuple[list[str], int]:
         """Wait until every living worker has looked at the pointers since now.

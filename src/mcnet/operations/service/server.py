@@ -1,16 +1,19 @@
-"""Run a service: check what it needs, then run its workers until a signal ends them."""
+"""Run a service: check what it needs, then keep its workers running until a signal ends them."""
 
 import multiprocessing
 import os
 import re
+import resource
+import shutil
 import signal
 import socket
 import tempfile
 import threading
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError
@@ -22,6 +25,8 @@ from mcnet.store.store import Store
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _STOP_SECONDS = 30
 """How long requests in flight may take to finish once the service was asked to stop."""
+_QUEUED_CONNECTIONS = 2_048
+_EARLY_SECONDS, _LONGEST_WAIT_SECONDS, _LOOK_SECONDS = 5.0, 10.0, 0.1
 
 
 def run_service(settings: ServiceSettings) -> None:
@@ -31,31 +36,12 @@ def run_service(settings: ServiceSettings) -> None:
     ----------
     settings : the store, the address and the limits.
     """
-    from granian.constants import HTTPModes, Interfaces
-    from granian.http import HTTP1Settings
-    from granian.log import LogLevels
-    from granian.server import Server
+    from mcnet.operations.service.metrics import FOLDER_VARIABLE
 
     settings = _checked(settings)
-    with tempfile.TemporaryDirectory(prefix="mcnet-serve-") as numbers:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = numbers  # for the workers
-        # A fork would copy threads of other libraries half; a fresh process has none.
-        multiprocessing.set_start_method("spawn", force=True)
+    with tempfile.TemporaryDirectory(prefix="mcnet-serve-") as numbers, _listen(settings) as listening:
+        os.environ[FOLDER_VARIABLE] = numbers  # for the workers
         learning = Learning(settings) if settings.learn else None
-        server = Server(
-            "mcnet.operations.service",
-            address=settings.host,
-            port=settings.port,
-            interface=Interfaces.ASGI,
-            workers=settings.workers,
-            http=HTTPModes.http1,
-            http1_settings=HTTP1Settings(header_read_timeout=round(1000 * settings.limits.header_seconds)),
-            websockets=False,
-            log_dictconfig=LOGGING,
-            log_level=LogLevels.warning,
-            respawn_failed_workers=True,
-            workers_kill_timeout=_STOP_SECONDS,
-        )
         url, store = f"http://{settings.host}:{settings.port}/", Store(settings.store).name
         log_event("service starting", url=url, store=store, workers=settings.workers, learns=settings.learn)
         if not settings.tokens:
@@ -64,32 +50,141 @@ def run_service(settings: ServiceSettings) -> None:
         if learning is not None:
             learning.start()
         try:
-            server.serve(target_loader=partial(_load_worker, settings), wrap_loader=False)
+            _keep_workers(settings, listening)
         finally:
             if learning is not None:
                 learning.stop()
     log_event("service stopped")
 
 
-def _load_worker(settings: ServiceSettings) -> Any:
-    """Return what answers in a process of its own, which ends with the one that started it."""
-    from mcnet.operations.service.app import counted, make_app
+# The processes that answer.
+
+
+def _keep_workers(settings: ServiceSettings, listening: socket.socket) -> None:
+    """Run the workers, start another one in the place of each that dies, and end all of them on a signal."""
+    asked: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: asked.append(number))
+    workers = [_Worker(index + 1, settings, listening) for index in range(settings.workers)]
+    while not asked:
+        for worker in workers:
+            worker.keep()
+        time.sleep(_LOOK_SECONDS)
+    for worker in workers:
+        worker.terminate()
+    until = time.monotonic() + _STOP_SECONDS + 5.0
+    for worker in workers:
+        worker.end(until)
+
+
+class _Worker:
+    """One process that answers, and the one that follows when it has died."""
+
+    def __init__(self, number: int, *arguments: Any) -> None:
+        self._number, self._arguments = number, arguments
+        self._process: SpawnProcess | None = None
+        self._born = self._due = 0.0
+        self._early_deaths = 0
+
+    def keep(self) -> None:
+        """Start the process if there is none; where it has died early more than once, after a while.
+
+        What a dead one counted stays in the sums; what it served is forgotten.
+        """
+        from prometheus_client.multiprocess import mark_process_dead
+
+        now = time.monotonic()
+        if self._process is not None and not self._process.is_alive():
+            mark_process_dead(self._process.pid)  # type: ignore[no-untyped-call]
+            lived = now - self._born
+            self._early_deaths = self._early_deaths + 1 if lived < _EARLY_SECONDS else 0
+            wait = seconds_before_start(self._early_deaths)
+            told = {"worker": self._number, "code": self._process.exitcode, "lived_seconds": round(lived, 1)}
+            log_event("worker died", "error", **told, next_in_seconds=wait)
+            self._process, self._due = None, now + wait
+        if self._process is None and now >= self._due:
+            # A fork would copy threads of other libraries half; a fresh process has none.
+            self._process = multiprocessing.get_context("spawn").Process(target=_work, args=self._arguments)
+            self._process.start()
+            self._born = now
+
+    def terminate(self) -> None:
+        """Ask the process to finish the requests in flight, and to end."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def end(self, until: float) -> None:
+        """Wait for its end; kill it if that takes too long."""
+        if self._process is not None:
+            self._process.join(max(until - time.monotonic(), 0.0))
+            self._process.kill()
+            self._process.join()
+
+
+def seconds_before_start(early_deaths: int) -> float:
+    """Return how long to wait before a worker is started again, by how often in a row it died soon after its start.
+
+    >>> [seconds_before_start(deaths) for deaths in (0, 1, 2, 3, 4, 9)]
+    [0.0, 0.0, 0.5, 1.0, 2.0, 10.0]
+    """
+    return 0.0 if early_deaths < 2 else min(0.25 * 2.0 ** (early_deaths - 1), _LONGEST_WAIT_SECONDS)
+
+
+def _work(settings: ServiceSettings, listening: socket.socket) -> None:
+    """Answer until a signal; also where the process that started this one is gone."""
+    import uvicorn
+
+    from mcnet.operations.service.app import make_app
+    from mcnet.operations.service.protocol import Connection
 
     warnings.showwarning = log_warning
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    return counted(make_app(settings))
+    config = uvicorn.Config(
+        make_app(settings),
+        http=Connection,
+        ws="none",
+        interface="asgi3",
+        lifespan="on",
+        log_config=LOGGING,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=_QUEUED_CONNECTIONS,
+        timeout_keep_alive=round(settings.limits.header_seconds),
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
+    with suppress(KeyboardInterrupt):  # uvicorn raises it again, once everything is finished
+        uvicorn.Server(config).run([listening])
 
 
 def _end_with_parent() -> None:
+    from mcnet.operations.service.metrics import FOLDER_VARIABLE
+
     parent = multiprocessing.parent_process()
     while parent is None or os.getppid() == parent.pid:
         time.sleep(1.0)
     log_event("worker left alone", "warning", reason="the process of the service is gone")
+    shutil.rmtree(os.environ[FOLDER_VARIABLE], ignore_errors=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+# What is checked before the first worker starts.
+
+
+def _listen(settings: ServiceSettings) -> socket.socket:
+    """Return the socket that all workers accept connections from; each may have as many as the system allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=_QUEUED_CONNECTIONS)
+    except OSError as error:
+        address = f"{settings.host}:{settings.port}"
+        raise InputError(f"cannot listen on {address} ({error.strerror}); name another with --port") from None
+
+
 def _checked(settings: ServiceSettings) -> ServiceSettings:
-    """Refuse what cannot be served: no head, other periods, a taken address; return the settings with the head."""
+    """Refuse what cannot be served, such as periods of other lengths; return the settings with the default head."""
     from mcnet.operations.service.served import default_head, load_served
 
     store = Store(settings.store)
@@ -122,11 +217,4 @@ def _checked(settings: ServiceSettings) -> ServiceSettings:
         for name in sorted((token.heads or frozenset()) - set(there)):
             log_event("token for a head that is not there", "warning", head=name)
     store.close()
-    with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as attempt:
-        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            attempt.bind((settings.host, settings.port))  # two services would share its requests at random
-        except OSError as error:
-            address = f"{settings.host}:{settings.port}"
-            raise InputError(f"cannot listen on {address} ({error.strerror}); name another with --port") from None
     return settings

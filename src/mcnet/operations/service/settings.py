@@ -25,12 +25,18 @@ from mcnet.store.store import Store
 # The settings of a service: its store, its limits, and the tokens for changes.
 
 
+LARGE_BODY = 100_000
+"""Bodies of more bytes than this are read in a thread, so that short requests need not wait for them."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one request may ask for."""
 
     body_bytes: int = 64_000_000
     rows: int = 2_000_000
+    body_seconds: float = 30.0
+    """How long a client may take to send its body."""
     header_seconds: float = 5.0
     """How long a client may take to send the head of a request; as long a connection may stay unused."""
 
@@ -183,11 +189,10 @@ class EventHandler(logging.Handler):
 
 
 LOGGING: dict[str, Any] = {
-    "handlers": {
-        "console": {"()": "mcnet.operations.service.settings.EventHandler"},
-        "access": {"()": "mcnet.operations.service.settings.EventHandler"},
-    },
-    "formatters": {},
+    "version": 1,
+    "disable_existing_loggers": False,
+    "handlers": {"console": {"()": "mcnet.operations.service.settings.EventHandler"}},
     "root": {"handlers": ["console"], "level": "WARNING"},
+    "loggers": {"uvicorn.error": {"level": "ERROR"}},
 }
-"""How the server logs, as `logging.config.dictConfig` takes it."""
+"""How the server logs, as `logging.config.dictConfig` takes it; not every request that is no HTTP."""
