@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.special import expit, logit
 
 import mcnet
-from mcnet.tracking.suspect import LEAST_PERIODS, Counts, Look, Measured
+from mcnet.tracking.suspect import LEAST_PERIODS, Counts, Look, Measured, slope_of
 
 ROWS, CLEAN = 3_000, LEAST_PERIODS + 2
 SCORES = expit(np.linspace(-5.0, 0.0, 40))
@@ -102,33 +104,58 @@ def test_an_explanation_has_the_suspect_periods_and_why(tracker):
     assert f"suspect: the period {CLEAN}, waiting: positives are 0 where" in str(found)
 
 
-def test_few_rows_that_are_all_positive_are_not_suspect_and_many_are():
-    assert not Counts(41.0, 41.0, 22.5).is_suspect
-    assert Counts(410.0, 410.0, 225.0).is_suspect
-    assert Counts(84.0, 0.0, 15.1).is_suspect
+def suspicion(slopes, slope, error, *, whole=(6_000.0, 330.0, 330.0), value=None, levels=(0.0,)):
+    """Return what is suspect beside periods of these slopes and levels."""
+    usual = {"rows": 6_000.0, "rate": 0.055, "value": 0.0, "scores": 0.1, "missing": 0.0, "unseen": 0.0}
+    look = Look([{**usual, "slope": one, "level": levels[place % len(levels)]} for place, one in enumerate(slopes)])
+    counts = Counts(*whole)
+    values = () if value is None else (("value=a", Counts(*value), Counts(*value).beside(counts).change(12)),)
+    return look.suspicion(Measured(counts, slope, error, 0.1, 0.0, 0.0, values))
 
 
-def suspicion(slopes, slope, error, *, whole=(6_000.0, 330.0, 330.0), value=None):
-    """Return what is suspect beside periods of these slopes."""
-    look = Look([[6_000.0, usual, 0.1, 0.0, 0.0, 0.0, 0.0, 0.055] for usual in slopes])
-    values = () if value is None else (("value=a", Counts(*value)),)
-    return look.suspicion(Measured(Counts(*whole), slope, error, 0.1, 0.0, 0.0, values, 12, 0.0))
+STEADY, VARYING = np.linspace(0.9, 1.1, 20).tolist(), np.linspace(0.2, 1.8, 20).tolist()
 
 
 def test_a_slope_that_may_be_none_is_suspect_where_slopes_hardly_vary():
-    steady, varying = np.linspace(0.9, 1.1, 20), np.linspace(0.2, 1.8, 20)
-    assert suspicion(steady, 0.12, 0.058).kind == "slope"  # labels that were shuffled, at two errors from 0
-    assert suspicion(steady, 0.3, 0.058) is None  # a poor hour, not one without any relation
-    assert suspicion(steady, 0.0, 0.25) is None  # few positives cannot tell
-    assert suspicion(varying, 0.1, 0.15) is None
-    assert suspicion(varying, -0.3, 0.1).kind == "slope"
+    assert suspicion(STEADY, 0.12, 0.058).kind == "slope"  # labels that were shuffled, at two errors from 0
+    assert suspicion(STEADY, 0.4, 0.058) is None  # a poor hour, not one without any relation
+    assert suspicion(STEADY, 0.0, 0.25) is None  # few positives cannot tell
+    assert suspicion(VARYING, 0.1, 0.15) is None
+    assert suspicion(VARYING, -1.0, 0.1).kind == "slope"
+
+
+def test_a_level_is_suspect_beyond_any_change_and_where_such_levels_are_rare():
+    nothing, three_times = (6_000.0, 0.0, 330.0), (6_000.0, 990.0, 330.0)
+    assert suspicion(STEADY, 1.0, 0.1, whole=nothing).kind == "level"
+    assert suspicion(STEADY, 1.0, 0.1, whole=three_times) is None  # a change
+    assert suspicion(STEADY, 1.0, 0.1, whole=(60.0, 0.0, 3.0)) is None  # few rows
+    stormy = (0.0, 1.5, -1.4, 1.6)
+    assert suspicion(STEADY, 1.0, 0.1, whole=(6_000.0, 2_400.0, 330.0)).kind == "level"
+    assert suspicion(STEADY, 1.0, 0.1, whole=(6_000.0, 2_400.0, 330.0), levels=stormy) is None
 
 
 def test_a_value_is_judged_beside_the_level_of_the_other_rows():
-    slopes, value = np.linspace(0.9, 1.1, 20), (42.0, 1.0, 21.4)
-    assert suspicion(slopes, 1.0, 0.1, whole=(900.0, 300.0, 320.0), value=value).kind == "value"
+    value = (42.0, 1.0, 21.4)
+    assert suspicion(STEADY, 1.0, 0.1, whole=(900.0, 300.0, 320.0), value=value).kind == "value"
     # A clear day after storms: few flights are late, and of one airport hardly any.
-    assert suspicion(slopes, 1.0, 0.1, whole=(900.0, 120.0, 320.0), value=value) is None
+    assert suspicion(STEADY, 1.0, 0.1, whole=(900.0, 120.0, 320.0), value=value) is None
+
+
+@given(
+    rates=st.lists(st.floats(0.05, 0.9), min_size=2, max_size=6, unique=True),
+    level=st.floats(-1.0, 1.0),
+    rows=st.integers(500, 5_000),
+)
+def test_the_slope_is_one_whatever_the_level_and_none_without_relation(rates, level, rows):
+    chance, weight = np.array(rates), np.full(len(rates), float(rows))
+    whole = Counts(weight.sum(), float(weight @ chance), float(weight @ chance))
+    assert slope_of(chance, weight, weight * chance, whole)[0] == pytest.approx(1.0)
+    mean = float(chance.mean())
+    same = expit(logit(mean) + level)
+    moved = Counts(weight.sum(), float(weight.sum() * same), float(weight @ chance))
+    slope, error = slope_of(chance, weight, weight * same, moved)
+    assert slope == pytest.approx(0.0, abs=1e-9)
+    assert error > 0.0
 
 
 def test_without_a_look_whatever_comes_is_learnt(tracker):
