@@ -1,4 +1,4 @@
-"""Bins of the probability, MVCE and the smooth error, against brute force and relplot."""
+"""Bins of the probability and the smooth error, against brute force and relplot."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,12 @@ from mcnet.errors import InputError
 from mcnet.metrics import (
     cal_n,
     group_sums,
-    mvce,
     prob_ece,
-    prob_ece_width,
     reliability,
     smooth_ece,
     smooth_ece_at,
 )
-from mcnet.metrics.calibration_error import equal_mass_bins, equal_width_bins
+from mcnet.metrics.calibration_error import equal_mass_bins
 from mcnet.metrics.intervals import wilson
 
 
@@ -32,14 +30,9 @@ def test_ties_share_a_bin_and_bins_may_be_fewer():
     assert [np.unique(found[p == value]).tolist() for value in (0.1, 0.2, 0.3)] == [[0], [1], [1]]
 
 
-def test_equal_width_bins_are_half_open_and_the_last_is_closed():
-    assert equal_width_bins(np.array([0.0, 0.0999, 0.1, 0.95, 1.0]), 10).tolist() == [0, 0, 1, 9, 9]
-
-
 def test_prob_ece_by_hand():
     p, y = [0.1, 0.3, 0.6, 0.8], [0, 1, 1, 0]
     assert prob_ece(p, y, bins=2).value == pytest.approx((abs(0.4 - 1) + abs(1.4 - 1)) / 4)
-    assert prob_ece_width(p, y, bins=4).value == pytest.approx((0.1 + 0.7 + 0.4 + 0.8) / 4)
 
 
 def test_no_bins_are_refused():
@@ -89,26 +82,6 @@ def test_wilson_by_the_book():
     np.testing.assert_allclose(high, [0.2775, 1], atol=1e-4)
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.15, 1.6])
-def test_mvce_is_what_shuffling_converges_to(factor):
-    rng = np.random.default_rng(9)
-    truth = rng.beta(2, 60, 30_000)
-    y = (rng.random(truth.size) < truth).astype(float)
-    p = truth * factor
-    found = mvce(p, y, bin_size=1000)
-    rounds = [np.abs(rng.permutation(p - y).reshape(30, 1000).mean(1)).mean() for _ in range(200)]
-    assert found.value == pytest.approx(np.sqrt(np.mean(np.square(rounds))), rel=0.03)
-
-
-def test_mvce_of_fewer_rows_than_a_bin_is_the_overall_bias():
-    assert mvce([0.2, 0.4], [0, 1]).value == pytest.approx(0.2)
-
-
-def test_mvce_refuses_empty_bins():
-    with pytest.raises(InputError, match="bin_size is 0"):
-        mvce([0.2], [1], bin_size=0)
-
-
 @pytest.mark.parametrize("rate", [2.0, 20.0])
 @pytest.mark.parametrize("width", [0.005, 0.05])
 def test_the_smooth_error_at_a_width_is_that_of_relplot(rate, width):
@@ -151,14 +124,13 @@ def test_merging_close_rows_hardly_changes_the_smooth_error(monkeypatch):
     assert merged == pytest.approx(smooth_ece_at(0.001, truth * 1.1, y), rel=1e-6)
 
 
-@pytest.mark.parametrize("metric", [prob_ece, prob_ece_width, mvce])
-def test_labels_that_are_all_as_expected_leave_an_interval_of_some_width(metric):
-    found = metric(np.linspace(0.1, 0.109, 200), np.zeros(200))
+def test_labels_that_are_all_as_expected_leave_an_interval_of_some_width():
+    found = prob_ece(np.linspace(0.1, 0.109, 200), np.zeros(200))
     assert found.low < 0.9 * found.value
     assert found.high == pytest.approx(found.value)
 
 
 def test_the_lower_end_without_positives_is_the_rate_that_would_show_one():
-    found = mvce(np.full(200, 0.1), np.zeros(200))
+    found = prob_ece(np.full(200, 0.1), np.zeros(200), bins=1)
     # No positive among n rows is no surprise up to a rate r with (1 − r)^n = 2.5 %.
     assert 0.1 - found.low == pytest.approx(1 - 0.025 ** (1 / 200), rel=0.15)

@@ -17,8 +17,6 @@ from mcnet.metrics import (
     kl_to_truth,
     log_loss,
     log_loss_difference,
-    mf_rce,
-    mvce,
     pcoc,
     pcoc_std,
     poisson_bootstrap,
@@ -41,10 +39,8 @@ ANALYTIC: dict[str, Metric] = {
     "brier": brier,
 }
 NOISE_AWARE: dict[str, Metric] = {
-    "mvce": lambda p, y, w: mvce(p, y, w, bin_size=10**12),  # one bin: its value without noise is the bias
     "f_rce": lambda p, y, w: f_rce(group_sums(p, y, CODES, w)),
     "f_rce without epsilon": lambda p, y, w: f_rce(group_sums(p, y, CODES, w), epsilon=0),
-    "mf_rce": lambda p, y, w: mf_rce(group_sums(p, y, CODES, w)),
     "f_ece": lambda p, y, w: f_ece(group_sums(p, y, CODES, w)),
     "pcoc_std": lambda p, y, w: pcoc_std(group_sums(p, y, CODES, w)),
     "prob_ece": lambda p, y, w: prob_ece(p, y, w, bins=10),
@@ -151,7 +147,6 @@ def test_floors_are_what_true_probabilities_produce(size):
     found = group_sums(np.tile(p, 5), np.tile(p, 5), codes, w)
     relative = (np.abs(positives - predicted) / (positives + 0.01 * rows)).mean()
     assert f_rce(found).floor == pytest.approx(relative, rel=0.05)
-    assert mf_rce(found).floor == pytest.approx(relative, rel=0.05)
     assert f_ece(found).floor == pytest.approx((np.abs(positives - predicted) / rows).mean(), rel=0.05)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mcnet.errors import InputError
-from mcnet.metrics import f_ece, f_rce, group_pcoc, group_sums, mf_rce, pcoc, pcoc_std
+from mcnet.metrics import f_ece, f_rce, group_pcoc, group_sums, pcoc, pcoc_std
 
 
 def sums_of(weight, positives, predicted):
@@ -27,7 +27,6 @@ def test_field_errors_by_hand():
     found = sums_of([100, 50], [10, 4], [12, 3])
     assert f_rce(found, epsilon=0).value == pytest.approx((100 * 2 / 10 + 50 * 1 / 4) / 150)
     assert f_rce(found).value == pytest.approx((100 * 2 / 11 + 50 * 1 / 4.5) / 150)
-    assert mf_rce(found, epsilon=0).value == pytest.approx((2 / 10 + 1 / 4) / 2)
     assert f_ece(found).value == pytest.approx(3 / 150)
 
 
@@ -74,7 +73,7 @@ def test_a_value_without_positives_still_bounds_its_pcoc_from_below():
 def test_a_value_without_rows_changes_nothing():
     full = group_sums([0.1, 0.3], [0, 1], [0, 2])
     packed = group_sums([0.1, 0.3], [0, 1], [0, 1])
-    for metric in (f_rce, mf_rce, f_ece):
+    for metric in (f_rce, f_ece):
         assert metric(full).value == pytest.approx(metric(packed).value)
 
 

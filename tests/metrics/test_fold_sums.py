@@ -84,7 +84,7 @@ def held_back_curve(seed, rows=20_000):
     return sketch, mcnet.select(sketch, methods=["isotonic"]).results[0].probabilities
 
 
-@pytest.mark.parametrize("metric", ["prob_ece", "prob_ece_width", "smooth_ece", "mvce", "auc", "gauc"])
+@pytest.mark.parametrize("metric", ["prob_ece", "smooth_ece", "auc", "gauc"])
 def test_errors_by_probability_and_the_order_of_rows_are_means_of_the_folds(metric):
     sketch, p = held_back_curve(0)
     whole = evaluate_cells(p, sketch, within_folds=True).estimates[metric]
@@ -100,7 +100,7 @@ def test_errors_by_probability_and_the_order_of_rows_are_means_of_the_folds(metr
 
 
 def test_folds_added_up_hide_errors_and_mix_orders():
-    ratios = {metric: [] for metric in ("prob_ece", "smooth_ece", "mvce")}
+    ratios = {metric: [] for metric in ("prob_ece", "smooth_ece")}
     for seed in range(4):
         sketch, p = held_back_curve(seed)
         within, added_up = evaluate_cells(p, sketch, within_folds=True), evaluate_cells(p, sketch)

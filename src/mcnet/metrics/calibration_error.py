@@ -1,4 +1,4 @@
-"""Calibration errors: of field values (PCOC, F-RCE, F-ECE, MF-RCE), of bins (Prob-ECE, Cal-N), MVCE, smooth (smECE)."""
+"""Calibration errors: of field values (PCOC, F-RCE, F-ECE), of bins (Prob-ECE, Cal-N), smooth (smECE)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.fft import dct, idct
-from scipy.special import ndtr
 
 from mcnet._shared.arrays import FloatArray
 from mcnet.errors import InputError
@@ -19,10 +18,10 @@ from mcnet.metrics.intervals import (
     two_sided,
     wilson,
 )
-from mcnet.metrics.sums import GroupSums, columns, group_sums, joined_sums, order_by_probability
+from mcnet.metrics.sums import GroupSums, columns, group_sums, order_by_probability
 from mcnet.plots.figures import Reliability
 
-# Calibration by field value: PCOC with its interval and spread, F-RCE, F-ECE, MF-RCE.
+# Calibration by field value: PCOC with its interval and spread, F-RCE, F-ECE.
 
 
 def pcoc(sums: GroupSums, *, level: float = 0.95) -> Estimate:
@@ -94,39 +93,10 @@ def f_rce(
     >>> round(f_rce(group_sums([0.2, 0.4, 0.3], [0, 1, 0]), epsilon=0).value, 6)
     0.1
     """
-    kept = _kept(sums, epsilon, drop_empty)
-    return _relative(kept, kept.weight / max(kept.weight.sum(), 1e-300), epsilon, level, seed)
-
-
-def mf_rce(
-    sums: GroupSums, *, epsilon: float = 0.01, drop_empty: bool = False, level: float = 0.95, seed: int = 0
-) -> Estimate:
-    """F-RCE with every field value counting the same: `(1/|C|) Σ_c |Σ_c(y − p)| / Σ_c(y + ε)`."""
-    kept = _kept(sums, epsilon, drop_empty)
-    return _relative(kept, np.full(len(kept), 1 / max(len(kept), 1)), epsilon, level, seed)
-
-
-def f_ece(sums: GroupSums, *, level: float = 0.95, seed: int = 0) -> Estimate:
-    """Field-level calibration error in probability: `(1/|D|) Σ_c |Σ_c(y − p)|`."""
-    kept = sums.where(sums.weight > 0)
-    total = kept.weight.sum()
-
-    def error(positives: FloatArray) -> FloatArray:
-        return np.asarray(np.abs(positives - kept.predicted).sum(axis=-1) / total)
-
-    low, high = error_interval(kept, error, level, seed)
-    floor = float(expected_absolute(kept).sum() / total)
-    return Estimate(float(error(kept.positives)), low, high, floor)
-
-
-def _kept(sums: GroupSums, epsilon: float, drop_empty: bool) -> GroupSums:
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; it must be 0 or more (the usual values are 0.01 and 0)")
-    return sums.where((sums.weight > 0) & ((sums.positives > 0) | (not drop_empty)))
-
-
-def _relative(kept: GroupSums, shares: FloatArray, epsilon: float, level: float, seed: int) -> Estimate:
-    """Return the mean of the groups' relative errors, weighted by `shares`."""
+    kept = sums.where((sums.weight > 0) & ((sums.positives > 0) | (not drop_empty)))
+    shares = kept.weight / max(kept.weight.sum(), 1e-300)
     scale = kept.positives + epsilon * kept.weight
     if len(kept) == 0:
         return Estimate(np.nan, note="no field value has a positive label")
@@ -143,6 +113,19 @@ def _relative(kept: GroupSums, shares: FloatArray, epsilon: float, level: float,
         return np.asarray(np.abs(positives - kept.predicted) / denominator @ shares)
 
     low, high = error_interval(kept, error, level, seed)
+    return Estimate(float(error(kept.positives)), low, high, floor)
+
+
+def f_ece(sums: GroupSums, *, level: float = 0.95, seed: int = 0) -> Estimate:
+    """Field-level calibration error in probability: `(1/|D|) Σ_c |Σ_c(y − p)|`."""
+    kept = sums.where(sums.weight > 0)
+    total = kept.weight.sum()
+
+    def error(positives: FloatArray) -> FloatArray:
+        return np.asarray(np.abs(positives - kept.predicted).sum(axis=-1) / total)
+
+    low, high = error_interval(kept, error, level, seed)
+    floor = float(expected_absolute(kept).sum() / total)
     return Estimate(float(error(kept.positives)), low, high, floor)
 
 
@@ -165,7 +148,8 @@ def equal_mass_bins(p: FloatArray, w: FloatArray, bins: int) -> npt.NDArray[np.i
     >>> equal_mass_bins(np.array([0.3, 0.1, 0.1, 0.2]), np.ones(4), 2).tolist()
     [1, 0, 0, 1]
     """
-    _check_bins(bins, "bins")
+    if bins < 1:
+        raise InputError(f"bins is {bins}; at least one bin is needed")
     order = order_by_probability(p)
     ordered, weights = p[order], w[order]
     first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
@@ -181,16 +165,6 @@ def equal_mass_bins(p: FloatArray, w: FloatArray, bins: int) -> npt.NDArray[np.i
     return result
 
 
-def equal_width_bins(p: FloatArray, bins: int, name: str = "bins") -> npt.NDArray[np.intp]:
-    """Return the bin of each row, for bins of equal width; p = 1 belongs to the last. Errors call `bins` by `name`.
-
-    >>> equal_width_bins(np.array([0.0, 0.5, 1.0]), 2).tolist()
-    [0, 1, 1]
-    """
-    _check_bins(bins, name)
-    return np.minimum((p * bins).astype(np.intp), bins - 1)
-
-
 def prob_ece(
     probabilities: npt.ArrayLike,
     labels: npt.ArrayLike,
@@ -203,20 +177,6 @@ def prob_ece(
     """Calibration error over bins of equal weight: `(1/|D|) Σ_k |Σ_bin(y − p)|`."""
     p, y, w = columns(probabilities, labels, weight)
     return f_ece(group_sums(p, y, equal_mass_bins(p, w, bins), w), level=level, seed=seed)
-
-
-def prob_ece_width(
-    probabilities: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    weight: npt.ArrayLike | None = None,
-    *,
-    bins: int = 100,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Estimate:
-    """Calibration error over bins of equal width; at click rates nearly all rows share a few of them."""
-    p, y, w = columns(probabilities, labels, weight)
-    return f_ece(group_sums(p, y, equal_width_bins(p, bins), w), level=level, seed=seed)
 
 
 def cal_n(sums: GroupSums, *, delta: float = 0.0, level: float = 0.95, seed: int = 0) -> Estimate:
@@ -288,75 +248,6 @@ def reliability_of_bins(p: FloatArray, bin_of_row: npt.NDArray[np.intp], sums: G
         observed_low=low,
         observed_high=high,
     )
-
-
-def _check_bins(bins: int, name: str) -> None:
-    if bins < 1:
-        raise InputError(f"{name} is {bins}; at least one bin is needed")
-
-
-# Multi-view calibration error: the mean error of random bins, and how much of it is noise.
-
-
-def mvce(
-    probabilities: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    weight: npt.ArrayLike | None = None,
-    *,
-    bin_size: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Estimate:
-    """Return the mean of `|mean p − mean y|` over random bins of `bin_size` rows.
-
-    It is defined by shuffling the rows many times; this is the value that the shuffles converge to. The
-    error of a random bin is normal with the overall bias μ as its mean and `s²/n · (1 − n/N)` as its
-    variance, s² being the variance of p − y, so its mean absolute value is known: no draw, no seed, and
-    cells of a sketch count as their rows. As the bins are random, it sees the overall bias and noise,
-    nothing else: read it against its floor `√(2/π) · √(mean p(1−p) / n)`. Without noise the bias |μ| is
-    left: the interval is that of |μ|, as for every other error, and may lie below the value.
-    """
-    return mean_mvce([columns(probabilities, labels, weight)], bin_size=bin_size, level=level, seed=seed)
-
-
-def mean_mvce(
-    parts: Sequence[tuple[FloatArray, FloatArray, FloatArray]],
-    *,
-    bin_size: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Estimate:
-    """Return the mean of the error over parts of the rows (p, y, w), each weighted by its rows."""
-    if bin_size < 1:
-        raise InputError(f"bin_size is {bin_size}; at least one row per bin is needed")
-    share = np.array([w.sum() for _, _, w in parts])
-    share /= share.sum()
-    values, floors = np.array([_error(p, y, w, bin_size) for p, y, w in parts]).T
-    # The weighted mean of the parts' biases is the error of a field whose values are the parts.
-    bias = f_ece(joined_sums([group_sums(p, y, None, w) for p, y, w in parts]), level=level, seed=seed)
-    return Estimate(float(share @ values), bias.low, bias.high, float(share @ floors))
-
-
-def _error(p: FloatArray, y: FloatArray, w: FloatArray, bin_size: int) -> tuple[float, float]:
-    """Return the error of random bins and its noise floor."""
-    total = w.sum()
-    size = min(float(bin_size), float(total))
-    positive = w * y
-    negative = w - positive
-    bias = float((positive @ (p - 1) + negative @ p) / total)
-    spread = float((positive @ (p - 1 - bias) ** 2 + negative @ (p - bias) ** 2) / total)
-    value = _mean_absolute(bias, spread * (1 - size / total) / size)
-    return value, float(np.sqrt(2 / np.pi * (w @ (p * (1 - p))) / total / size))
-
-
-def _mean_absolute(mean: float, variance: float) -> float:
-    """Return E|X| of a normal X."""
-    if variance <= 0:
-        return abs(mean)
-    deviation = np.sqrt(variance)
-    ratio = mean / deviation
-    density = np.exp(-0.5 * ratio * ratio) / np.sqrt(2 * np.pi)
-    return float(2 * deviation * density + mean * (1 - 2 * ndtr(-ratio)))
 
 
 # Smooth calibration error (smECE): bins replaced by a kernel whose width the data choose.

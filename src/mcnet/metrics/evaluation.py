@@ -59,7 +59,7 @@ class Evaluation:
     """How good probabilities are: each metric is an attribute (`ev.pcoc`), its interval `ev.interval("pcoc")`.
 
     `estimates` has the metrics by name: value, interval, noise floor. Metrics by field value (`f_rce`, `f_ece`,
-    `mf_rce`, `pcoc_std`, `gauc`) are over the contexts, that is over the values when there is one field;
+    `pcoc_std`, `gauc`) are over the contexts, that is over the values when there is one field;
     `fields[name]` has them for each field on its own. Without a field all rows are one context. What cannot be
     computed is NaN, and `estimates[name].note` says why.
 
@@ -204,8 +204,6 @@ def evaluate(
     drop_empty: bool = False,
     level: float = 0.95,
     bins: int = 20,
-    width_bins: int = 100,
-    bin_size: int = 1000,
     clip: float = CLIP,
     seed: int = 0,
     negatives_kept: float = 1.0,
@@ -225,8 +223,6 @@ def evaluate(
     drop_empty : leave field values without positives out of F-RCE.
     level : of the confidence intervals.
     bins : the number of bins of equal mass (Prob-ECE, Cal-N, reliability).
-    width_bins : the number of bins of equal width (Prob-ECE-width).
-    bin_size : the rows of a bin of MVCE.
     clip : where log-loss clips the probabilities.
     seed : of the simulations behind some intervals.
     negatives_kept : the fraction of negatives that survived down-sampling; they are weighted back.
@@ -243,7 +239,7 @@ def evaluate(
     >>> round(ev.pcoc, 3), ev.auc, ev.fields["field"].table.values
     (0.8, 1.0, ('a', 'b'))
     """
-    settings = MetricSettings(epsilon, drop_empty, level, bins, width_bins, bin_size, clip, seed)
+    settings = MetricSettings(epsilon, drop_empty, level, bins, clip, seed)
     p = scores_column(probabilities, name="probability", clip=False)
     y = labels_column(labels)
     w = None if weight is None else weights_column(weight)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mcnet._shared.arrays import FloatArray
-from mcnet.metrics.calibration_error import equal_mass_bins, equal_width_bins
+from mcnet.metrics.calibration_error import equal_mass_bins
 from mcnet.metrics.intervals import Estimate
 from mcnet.metrics.scores import CLIP, auc, gauc, mean_auc
 from mcnet.metrics.sums import GroupSums, group_sums, joined_sums
@@ -27,8 +27,6 @@ class MetricSettings:
     drop_empty: bool = False
     level: float = 0.95
     bins: int = 20
-    width_bins: int = 100
-    bin_size: int = 1000
     clip: float = CLIP
     seed: int = 0
 
@@ -87,12 +85,6 @@ class JudgedRows(JudgedSums):
             return self.bin_sums
         number = self.settings.bins
         return joined_sums([group_sums(p, y, equal_mass_bins(p, w, number), w) for p, y, w in self.parts])
-
-    @property
-    def width_sums(self) -> GroupSums:
-        """Return the sums of the bins of equal width of each fold."""
-        number = self.settings.width_bins
-        return joined_sums([group_sums(p, y, equal_width_bins(p, number, "width_bins"), w) for p, y, w in self.parts])
 
     @cached_property
     def auc(self) -> Estimate:

@@ -9,7 +9,7 @@ from math import nan
 from typing import Any, Literal
 
 from mcnet.errors import InputError
-from mcnet.metrics.calibration_error import cal_n, f_ece, f_rce, mean_mvce, mean_smooth_ece, mf_rce, pcoc, pcoc_std
+from mcnet.metrics.calibration_error import cal_n, f_ece, f_rce, mean_smooth_ece, pcoc, pcoc_std
 from mcnet.metrics.intervals import Estimate
 from mcnet.metrics.judged_rows import JudgedSums, MetricSettings
 from mcnet.metrics.scores import brier, excess_log_loss, kl_to_truth, log_loss
@@ -105,7 +105,6 @@ METRICS: dict[str, Metric] = {
         Metric("pcoc", "PCOC", _of(pcoc, "sums"), "one", needs="sums"),
         Metric("f_rce", "F-RCE", _of(f_rce, "sums"), "lower", needs="sums", compares_values=True, detail=_epsilon),
         Metric("f_ece", "F-ECE", _of(f_ece, "sums"), "lower", needs="sums", compares_values=True),
-        Metric("mf_rce", "MF-RCE", _of(mf_rce, "sums"), "lower", needs="sums", compares_values=True),
         Metric("pcoc_std", "PCOC STD", _of(pcoc_std, "sums"), "lower", needs="sums", compares_values=True),
         Metric("auc", "AUC", lambda rows: rows.auc, "higher"),
         Metric(
@@ -120,15 +119,7 @@ METRICS: dict[str, Metric] = {
             "lower",
             detail=lambda settings: f"{settings.bins} bins, equal mass",
         ),
-        Metric(
-            "prob_ece_width",
-            "Prob-ECE-width",
-            _of(f_ece, "width_sums"),
-            "lower",
-            detail=lambda settings: f"{settings.width_bins} bins, equal width",
-        ),
         Metric("cal_n", "Cal-N", _of(cal_n, "compared_bins"), "lower", detail=lambda of: f"N = {of.bins}"),
-        Metric("mvce", "MVCE", _of(mean_mvce, "parts"), "lower", detail=lambda of: f"bins of {of.bin_size}"),
         Metric("smooth_ece", "smECE", _of(mean_smooth_ece, "parts"), "lower"),
         Metric(
             "excess_log_loss",
