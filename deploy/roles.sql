@@ -17,13 +17,15 @@ END
 $$;
 
 -- Serving: read everything, add feedback, and move the pointer when a request with the token asks for it.
-GRANT SELECT ON heads, entries, keys, versions, history, runs, checkpoints, documents, mcnet_schema TO mcnet_serve;
+GRANT SELECT ON heads, entries, keys, versions, history, runs, checkpoints, documents, served, told, mcnet_schema
+  TO mcnet_serve;
 GRANT INSERT ON entries, history TO mcnet_serve;
 GRANT UPDATE ON heads TO mcnet_serve;
 GRANT USAGE ON SEQUENCE entries_id_seq, history_id_seq TO mcnet_serve;
 
 -- Learning: everything but changes of the tables themselves, which their owner alone may make.
 GRANT SELECT, INSERT, UPDATE, DELETE
-  ON heads, entries, keys, versions, history, runs, checkpoints, documents TO mcnet_learn;
+  ON heads, entries, keys, versions, history, runs, checkpoints, documents, served, told TO mcnet_learn;
 GRANT SELECT ON mcnet_schema TO mcnet_learn;
-GRANT USAGE ON SEQUENCE heads_id_seq, entries_id_seq, history_id_seq, runs_id_seq TO mcnet_learn;
+GRANT USAGE ON SEQUENCE heads_id_seq, entries_id_seq, history_id_seq, runs_id_seq, served_id_seq, told_id_seq
+  TO mcnet_learn;

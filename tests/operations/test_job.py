@@ -17,14 +17,14 @@ from mcnet.operations.status import status_of
 from mcnet.operations.update import record_failed_run
 from mcnet.report.status_page import write_status_page
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.schema import checkpoints, documents, heads, runs, versions
+from mcnet.store.schema import checkpoints, documents, heads, runs, served, told, versions
 from mcnet.store.state import LoopState
 
 
 def lose_the_loop(store):
     """Delete what the loop keeps between runs."""
     with store.database.writing() as connection:
-        for table in (checkpoints, documents, runs):
+        for table in (checkpoints, documents, runs, served, told):
             connection.execute(table.delete())
 
 
@@ -114,7 +114,7 @@ def test_a_jump_is_refused_by_max_shift_and_published_by_force(add_days, registr
     assert json.loads(mcnet.Registry(registry).content("refused"))["format"]
     assert mcnet.update(journal.store, max_shift=0.2).outcome == "nothing new", "the same is not judged twice"
     assert mcnet.update(journal.store, max_shift=0.19).outcome == "refused"
-    told = [alert["type"] for alert in mcnet.Store(registry).state().all("alert").values()]
+    told = [event["type"] for event in mcnet.Store(registry).state().told(9)]
     assert told.count("refusal") == 1, "refusals in a row are one event"
     assert mcnet.update(journal.store, max_shift=0.18).outcome == "refused"
     folded = [(run["outcome"], run["times"]) for run in status_of(mcnet.Store(registry))["runs"]]
@@ -370,7 +370,7 @@ def test_a_suspect_period_is_told_once_and_learnt_after_its_rows_were_replaced(a
     assert {one["what"] for one in values} == {"country=NL", "country=FR", "country=US"}
     assert [abs(one["excess"]) for one in values] == sorted([abs(one["excess"]) for one in values], reverse=True)
     assert sum(one["rows"] for one in values) == len(rows)
-    (alert,) = mcnet.Store(registry).state().all("alert").values()
+    (alert,) = mcnet.Store(registry).state().told(9)
     assert (alert["type"], alert["data"]["period"], alert["sent"]) == ("suspect", day_name(8), None)
     assert "`mcnet journal release" in alert["data"]["text"]
     assert "kept and not learnt" in write_status_page(registry.with_name("status.html"), status).read_text()

@@ -85,7 +85,7 @@ def status(**changes):
         "damaged": [],
         "suspects": [],
         "following": None,
-        "alerts": {"sent": 1, "failures": 0, "dropped": 0, "waiting": 0, "reason": ""},
+        "alerts": {"waiting": 0, "problem": ""},
         "events": [{"time": RUN["time"], "event": "held", "version": 2, "note": ODD, "times": 1, "first": RUN["time"]}],
         "journal": {"periods": 15, "last_period": "2026-11-15", "rows": 99_000},
         "current": VERSION | {"since": RUN["time"]},

@@ -110,7 +110,6 @@ def monitor(
     ),
     force: bool = options.FORCE,
     webhook: str | None = options.WEBHOOK_ADDRESS,
-    webhook_secret_file: str | None = options.WEBHOOK_SECRET_FILE,
     field_values: str = options.FIELD_VALUES,
     json: bool = options.JSON,
     quiet: bool = options.QUIET,
@@ -130,12 +129,12 @@ def monitor(
     """
     from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
     from mcnet.model.model_file import model_document
-    from mcnet.operations.alerts import Webhook, add_events, alarm_event
+    from mcnet.operations.alerts import alarm_event, new_events
     from mcnet.rows.columns import check_value
     from mcnet.rows.periods import period_text, periods_between
 
     printer = options.printer_of(context, json, quiet)
-    receiver = Webhook.of(webhook, webhook_secret_file, field_values)
+    receiver = options.webhook_of(context)
     for word in fail_if or ():
         if word not in _CONDITIONS:
             raise InputError(
@@ -178,10 +177,9 @@ def monitor(
     tracked = served is not None and served.method == "tracker"
     _print(printer, watching, reference, watched, (document, lines), tracked=tracked)
     if receiver is not None:
-        of = watch.model or "the scores"
-        events = [alarm_event(alarm, alarm.advice(tracked=tracked), of=of) for alarm in alarms]
-        add_events(journal.store.state(journal.head), events)
-        options.send_waiting_alerts(journal.store, receiver)
+        events = [alarm_event(alarm, alarm.advice(tracked=tracked)) for alarm in alarms]
+        new_events(journal.store.state(journal.head), events, f"monitor of {watch.model or 'the scores'}")
+        options.send_told(journal.store, receiver)
     broken = [word for word in fail_if or () if any(_concerns(word, alarm.what) for alarm in alarms)]
     if broken:
         raise typer.Exit(THRESHOLD_NOT_MET)

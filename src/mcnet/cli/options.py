@@ -1,6 +1,7 @@
 """Options that several commands share, and the configuration file `mcnet.toml`."""
 
 import json
+import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from functools import wraps
@@ -18,6 +19,7 @@ from mcnet.rows.locations import FORMAT_NAMES, read_options
 from mcnet.store.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from mcnet.operations.alerts import Webhook
     from mcnet.store.settings import HeadSettings
     from mcnet.store.store import Store
 
@@ -28,7 +30,7 @@ CONFIG_NAME = "mcnet.toml"
 SHARED_KEYS = ("score", "label", "field", "weight", "negatives_kept", "logits")
 """Options that may stand at the top of the file and hold for every command that has them."""
 
-ALERT_KEYS = ("webhook", "webhook_secret_file", "field_values")
+ALERT_KEYS = ("webhook", "field_values")
 """Where alerts are sent; these may stand at the top of the file, too."""
 
 COMMANDS = (
@@ -211,24 +213,25 @@ def _value(file: Path, key: str, value: Any, option: Any) -> Any:
     return str(value)
 
 
-def send_waiting_alerts(store: Any, webhook: Any) -> None:
-    """Send what waits in the outbox of a store; what fails is said, and changes nothing else.
+def webhook_of(context: Any) -> "Webhook | None":
+    """Return where alerts are sent: by the command line, else the environment, else the file; None if nowhere."""
+    from mcnet.operations.alerts import ADDRESS_VARIABLE, Webhook
 
-    Parameters
-    ----------
-    store : the store, or its address.
-    webhook : where to; nothing is sent if None.
-    """
+    url = context.params["webhook"]
+    if from_config(context, "webhook"):
+        url = os.environ.get(ADDRESS_VARIABLE) or url
+    return Webhook.of(url, context.params["field_values"])
+
+
+def send_told(store: "Store", webhook: "Webhook | None") -> None:
+    """Send the alerts of a head that nobody has taken yet; what fails is said, and changes nothing else."""
     if webhook is None:
         return
-    from mcnet.operations.alerts import QUICK_WAITS_SECONDS, send_alerts
-    from mcnet.store.store import Store
+    from mcnet.operations.alerts import send_alerts
 
-    opened = store if isinstance(store, Store) else Store(store)
-    done = send_alerts(opened, webhook, [opened.chosen_head(head_name())], QUICK_WAITS_SECONDS)
-    if done.reason:
-        advice = Advice("it is kept, and a later run sends it")
-        warn(f"an alert could not be sent to {webhook.host} ({done.reason})", advice)
+    problem = send_alerts(store.state(head_name()), webhook)
+    if problem:
+        warn(f"an alert could not be sent to {webhook.host} ({problem})", Advice("the next run sends it again"))
 
 
 # Settings from words like `bins=10`: parameters of a method, options of an export, settings of an object store.
@@ -585,7 +588,6 @@ LOOK = typer.Option(
     show_default=True,
 )
 WEBHOOK_ADDRESS = option("URL", "Send alarms, refusals and suspect periods here (https); or set MCNET_WEBHOOK.")
-WEBHOOK_SECRET_FILE = option("FILE", "A file with the secret that signs them; or set MCNET_WEBHOOK_SECRET.")
-FIELD_VALUES = option("HOW", "Field values in alerts and metrics: show, hash or hide.", "show")
+FIELD_VALUES = option("HOW", "Field values in alerts and metrics: show or hide.", "show")
 JSON = flag("--json", "Print JSON for a script instead.")
 QUIET = typer.Option(False, "--quiet", "-q", help="Print nothing but errors, warnings and --json.")

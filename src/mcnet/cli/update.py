@@ -46,7 +46,6 @@ def update(
         "CODE", "The exit code if nothing was published or refused.", 0, min=0, max=255
     ),
     webhook: str | None = options.WEBHOOK_ADDRESS,
-    webhook_secret_file: str | None = options.WEBHOOK_SECRET_FILE,
     field_values: str = options.FIELD_VALUES,
     json: bool = options.JSON,
     quiet: bool = options.QUIET,
@@ -74,11 +73,10 @@ def update(
       mcnet update ads.db log.parquet --score pctr --label click \\
           --field country --time ts --every 1d
     """
-    from mcnet.operations.alerts import Webhook
     from mcnet.operations.update import update as run_update
 
     printer = options.printer_of(context, json, quiet)
-    receiver = Webhook.of(webhook, webhook_secret_file, field_values)
+    receiver = options.webhook_of(context)
     given = source_of(logs) if logs else None
     if given is None:
         options.refuse_read_options("no logs are named")
@@ -108,7 +106,7 @@ def update(
             allow=allow or (),
         )
     printer.result(done.to_dict(), *_lines(done))
-    options.send_waiting_alerts(opened, receiver)
+    options.send_told(opened, receiver)
     if done.alarms:
         raise typer.Exit(ALARM)
     if done.outcome == "refused":
@@ -150,6 +148,7 @@ def _lines(done: "Update") -> list[str]:
 
 
 def serve(
+    context: typer.Context,
     store: str = options.STORE,
     host: str = options.option("ADDRESS", "The address to listen on.", "127.0.0.1"),
     port: int = options.option("N", "The port to listen on.", 8080, min=1, max=65535),
@@ -168,7 +167,6 @@ def serve(
     max_body: int = options.option("BYTES", "The largest body of a request.", 64_000_000, min=1_000),
     max_rows: int = options.option("N", "The largest number of rows of a request.", 2_000_000, min=1),
     webhook: str | None = options.WEBHOOK_ADDRESS,
-    webhook_secret_file: str | None = options.WEBHOOK_SECRET_FILE,
     field_values: str = options.FIELD_VALUES,
 ) -> None:
     """Serve calibrated probabilities over HTTP.
@@ -182,11 +180,11 @@ def serve(
     """
     need_extra("serve", "the service")
 
-    from mcnet.operations.alerts import Webhook, check_field_values
+    from mcnet.operations.alerts import check_field_values
     from mcnet.operations.service.server import run_service
     from mcnet.operations.service.settings import Limits, ServiceSettings, log_event, read_tokens
 
-    receiver = Webhook.of(webhook, webhook_secret_file, field_values)
+    receiver = options.webhook_of(context)
     if receiver is not None and not learn:
         why = "a webhook gets what updates find, and this service does not learn"
         log_event("webhook not used", "warning", reason=why, advice="give --learn, or give it to mcnet update")

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import cache
 from itertools import groupby
 from typing import Any
@@ -18,12 +19,12 @@ from mcnet.errors import FileFormatError, InputError, McnetError
 from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
-from mcnet.operations.alerts import alert_counts
+from mcnet.operations.alerts import TRIED_FOR
 from mcnet.operations.gate import MOVES, SHOWN_MOVES, LoadVersion, VersionTimes, ends_at_or_after
 from mcnet.operations.learning import Learnt, period_pcoc
 from mcnet.rows.periods import periods_between, sorted_periods
 from mcnet.store.journal import Journal
-from mcnet.store.state import MONITOR, LoopState
+from mcnet.store.state import MONITOR, LoopState, Served
 from mcnet.store.store import Head, Store
 from mcnet.store.versions import Registry, Version, now
 from mcnet.tracking.monitor import HALVES, CellProbabilities, Monitor
@@ -40,8 +41,9 @@ TOLD_VALUES = 50
 SHOWN_SENTENCES = 4
 """Of what is miscalibrated since its version is served, so many are said in words, the costliest."""
 _OVERALL = ("level", *HALVES)
-RUNS_READ = 200
-"""What was served in the shown periods is looked up in so many runs."""
+SERVED_READ = 200
+"""Of so many periods, the latest, it is looked up which version served them."""
+_RUNS_READ = 200
 _EVENTS_READ = 200
 _MOST_CONTEXTS = 2_000
 """Models of more contexts are not compared only to show what a version changed."""
@@ -85,12 +87,13 @@ def status_of(store: Store, head: str | None = None) -> dict[str, Any]:
     """
     name = store.chosen_head(head)
     state, registry = store.state(name), store.versions(name)
-    runs = state.runs(RUNS_READ)
+    runs = state.runs(_RUNS_READ)
     known = state.get(STATUS) or run_document(store.journal(name), None, None)
-    served = {one["period"]: one for run in runs for one in run["served"]}
+    served = state.served(SERVED_READ)
     for period in known["periods"]:
-        one = served.get(period["period"], {})
-        period |= {"served_pcoc": one.get("pcoc"), "served_version": one.get("version")}
+        one = served.get(period["period"])
+        period["served_pcoc"] = None if one is None else [one.pcoc, one.low, one.high]
+        period["served_version"] = None if one is None else str(one.version)
     return {
         "format": "mcnet status",
         "version": 3,
@@ -105,8 +108,7 @@ def status_of(store: Store, head: str | None = None) -> dict[str, Any]:
         "last_ended": next((run["time"] for run in reversed(runs) if run["outcome"] != "failed"), None),
         "runs": _folded(map(_shown, reversed(runs)), _kind_of_run)[:SHOWN_RUNS],
         "decision": next((run for run in reversed(runs) if run["gate"] is not None), None),
-        "alarms": _alarms(runs, known["monitor"]),
-        "alerts": alert_counts(state),
+        **_told(state.told(_EVENTS_READ)),
     }
 
 
@@ -117,15 +119,15 @@ def _head_line(head: Head) -> dict[str, Any]:
     return {"head": head.name, "version": None}
 
 
-def _alarms(runs: list[dict[str, Any]], monitor: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Return the alarms of the last runs, the latest first, each with whether it still stands."""
-    standing = {line["what"] for line in (monitor or {}).get("table", []) if line["alarm"]}
-    alarms = []
-    for run in reversed(runs):
-        for alarm in reversed(run["alarms"]):
-            alarms.append({**alarm, "told": run["time"], "standing": alarm["what"] in standing})
-            standing.discard(alarm["what"])
-    return alarms[:SHOWN_RUNS]
+def _told(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the last alarms, each with whether it still stands, and how many alerts the webhook has not taken."""
+    alarms = [one for one in events if one["type"] == "alarm" and one["source"] == "update"][:SHOWN_RUNS]
+    oldest = (datetime.now(UTC) - TRIED_FOR).isoformat(timespec="seconds")
+    problems = [one["problem"] for one in events if one["problem"] and one["sent"] is None and one["time"] >= oldest]
+    return {
+        "alarms": [one["data"] | {"told": one["time"], "standing": one["standing"]} for one in alarms],
+        "alerts": {"waiting": len(problems), "problem": problems[0] if problems else ""},
+    }
 
 
 def _folded(lines: Iterable[dict[str, Any]], kind: Callable[[dict[str, Any]], Any]) -> list[dict[str, Any]]:
@@ -298,8 +300,7 @@ class Watched:
     """The monitor after the new periods, and what was served in them."""
 
     monitor: Monitor
-    served: list[dict[str, Any]]
-    """Per period: the version that served it, and its PCOC with the interval."""
+    served: list[Served]
     money: dict[str, Any] | None
     """What the errors of the probabilities served in the last periods cost; None if no row has a value."""
 
@@ -336,7 +337,7 @@ def watch(
     periods = periods_between(journal.periods, None, until)
     seen = set() if monitor.last_period is None else set(periods_between(periods, None, monitor.last_period))
     new = [period for period in periods if period not in seen]
-    served: list[dict[str, Any]] = []
+    served: list[Served] = []
     valued = False
     times = VersionTimes(periods, promoted, delay)
     for period, sketch in journal.sketches(new[0], new[-1]) if new else ():
@@ -350,7 +351,7 @@ def watch(
             monitor.update(sketch, period, CellProbabilities(probability), version=version.name)
             pcoc = period_pcoc(sketch.unfolded(), probability)
             valued |= sketch.value_kind is not None
-            served.append({"period": period, "version": version.name, "pcoc": list(pcoc)})
+            served.append(Served(period, version.number, *pcoc))
         elif period in forecasts:
             monitor.learn(sketch, period, CellProbabilities(forecasts[period]))
         else:
@@ -362,7 +363,7 @@ def _served_money(
     journal: Journal,
     state: LoopState,
     load: LoadVersion,
-    new: Sequence[dict[str, Any]],
+    new: Sequence[Served],
     valued: bool,
     value: float | None,
 ) -> dict[str, Any] | None:
@@ -370,13 +371,12 @@ def _served_money(
     before = (state.get(STATUS) or {}).get("money")
     if (before is None and value is None and not valued) or (not new and before and before["value"] == value):
         return before
-    recorded = [one for run in state.runs(RUNS_READ) for one in run["served"]]
-    versions = {one["period"]: one["version"] for one in [*recorded, *new]}
+    versions = {one.period: one.version for one in [*state.served(SERVED_READ).values(), *new]}
     periods = sorted_periods(list(versions))[-MONEY_PERIODS:]
     known = {} if before is None or before["value"] != value else {one["period"]: one for one in before["periods"]}
     over_time = MoneyOverTime()
     for period, sketch in journal.sketches(periods[0], periods[-1]) if periods else ():
-        served = load(int(versions[period])) if period in versions else None
+        served = load(versions[period]) if period in versions else None
         if served is None or not set(served.fields) <= set(sketch.contexts.names):
             continue
         over_time.add_valued(period, sketch, served, value, known.get(period))
@@ -430,12 +430,12 @@ def served_past(
     """Return what served past periods: as the runs since have recorded it, else by when it was published."""
     times = VersionTimes(periods, promoted, delay)
     found = {period: _served_in(period, promoted, times) for period in periods}
-    recorded = {one["period"]: one["version"] for run in state.runs(RUNS_READ) for one in run["served"]}
-    known = {version.name: version for version in promoted}
+    recorded = state.served(SERVED_READ)
+    known = {version.number: version for version in promoted}
     for period in recorded.keys() & found.keys():
         with suppress(FileFormatError, InputError):  # pruned or damaged since
-            name = recorded[period]
-            found[period] = known.get(name) or registry.version(int(name))
+            number = recorded[period].version
+            found[period] = known.get(number) or registry.version(number)
     return {period: one for period, one in found.items() if one is not None}
 
 

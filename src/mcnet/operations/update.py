@@ -15,7 +15,7 @@ from mcnet.errors import BusyError, InputError, McnetError
 from mcnet.field_search import search
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text
-from mcnet.operations.alerts import Event, add_events, alarm_event, make_key
+from mcnet.operations.alerts import Event, alarm_event, new_events
 from mcnet.operations.gate import COMPARED_PERIODS, Current, Gate, LoadVersion, ServedPast, Verdict, ends_after
 from mcnet.operations.learning import Learnt, learn_journal
 from mcnet.operations.status import STATUS, Watched, loader, run_document, served_past, status_of, watch
@@ -28,7 +28,7 @@ from mcnet.store.additions import Shape, shape_of
 from mcnet.store.entries import Added, Addition, NewFiles, OtherRowsError, add_apart
 from mcnet.store.journal import Journal
 from mcnet.store.settings import OF_THE_LOOP, HeadSettings
-from mcnet.store.state import FILES, MONITOR, REFUSED, SUSPECT, LoopState
+from mcnet.store.state import DECIDED, FILES, MONITOR, REFUSED, SUSPECT, LoopState
 from mcnet.store.store import Lease, Store
 from mcnet.store.versions import Registry, Version, now
 from mcnet.tracking.memories import check_method
@@ -169,14 +169,7 @@ class Update:
 def record_failed_run(
     store: Store | str | PathLike[str], reason: str, *, head: str | None = None, wait_seconds: float = 60.0
 ) -> None:
-    """Write the line of a run that could not do so itself, since something ended its process.
-
-    Parameters
-    ----------
-    store, head : the store or its address, and the name of the head.
-    reason : what is known of its end.
-    wait_seconds : how long to wait for another run that is at work.
-    """
+    """Write the line of a run that could not do so itself, since something ended its process."""
     opened = store if isinstance(store, Store) else Store(store)
     name = opened.chosen_head(head)
     with opened.learning(name, wait_seconds=wait_seconds):
@@ -184,22 +177,15 @@ def record_failed_run(
 
 
 def _add_failed_run(store: Store, head: str, reason: str, note: str, started: float) -> None:
-    """Write the line of a run that ended with an error; what earlier runs have decided stays."""
-    state = store.state(head)
-    last = (state.runs(1) or [{}])[0]
-    version = last.get("version")
-    with suppress(McnetError):  # somebody may have promoted another one since the last run
-        number = store.versions(head).current_number
-        version = None if number is None else str(number)
-    kept = {"decided": last.get("decided")}
-    kept |= {name: last.get(name, []) for name in ("alarms_told", "suspects_told")}
-    _add_run(state, Update("failed", reason, version, until=last.get("until")), started, note, served=[], **kept)
+    version = None
+    with suppress(McnetError):  # a damaged pointer
+        version = store.versions(head).current_number
+    _add_run(store.state(head), Update("failed", reason, None if version is None else str(version)), started, note)
 
 
-def _add_run(state: LoopState, done: Update, started: float, note: str, **more: Any) -> None:
-    """Write the line of a run, and what the next runs need to know of it."""
+def _add_run(state: LoopState, done: Update, started: float, note: str) -> None:
     seconds = round(clock.monotonic() - started, 3)
-    state.add_run(finite({"time": now(), "seconds": seconds, **done.to_dict(), "note": note, **more}))
+    state.add_run(finite({"time": now(), "seconds": seconds, **done.to_dict(), "note": note}))
 
 
 # The job: add the new rows, update the tracker, gate, publish, monitor and report; safe to retry at any time.
@@ -331,40 +317,24 @@ class _Run:
     started: float
 
     def publish_and_record(self, learnt: Learnt | None, added: NewRows, page: str | PathLike[str] | None) -> Update:
-        """Publish the new model if it may be, and keep the line of the run and the monitor, in one transaction."""
-        last = (self.state.runs(1) or [{}])[0]
+        """Judge the new model, watch what was served, then publish and record, in one transaction."""
         promoted = self.registry.promoted
         before = promoted[-1] if promoted else None
-        status = None if page is None else Path(page)
+        facts: dict[str, Any] = {"added": added, "status": None if page is None else Path(page)}
         if learnt is None:
-            why = "the journal has no period to learn yet"
-            done = Update("nothing new", why, _name(before), added=added, status=status)
+            done = Update("nothing new", "the journal has no period to learn yet", _name(before), **facts)
             with self.store.transaction(self.lease):
-                return self._record(done, None, None, (), last)
-        until = learnt.learner.clock.last
-        assert until is not None
-        seconds = learnt.learner.clock.period_seconds
-        (read,) = shown_periods([until], seconds=seconds)
-        look = learnt.learner.look
-        suspects = [one for one in look.suspects if one.state in ("waiting", "left out")]
-        kept = {one.period for one in suspects}
-        periods = tuple(period for period in learnt.new if period not in kept)
-        facts: dict[str, Any] = {"added": added, "learnt": periods, "until": read, "status": status}
-        made_current = before is not None and before.rows_digest == learnt.digest
+                return self._record(done, None, None)
+        until, seconds = str(learnt.learner.clock.last), learnt.learner.clock.period_seconds
+        (facts["until"],) = shown_periods([until], seconds=seconds)
+        kept = {one.period for one in _kept_out(learnt)}
+        facts["learnt"] = tuple(period for period in learnt.new if period not in kept)
+        decided = self.state.get(DECIDED) or {}
         load = loader(self.registry)
-        candidate: CalibrationModel | None = None
-        if self._was_decided(last, learnt.digest, made_current):
-            why = f"everything until {read} was learnt before"
-        elif before is not None and made_current:
-            why = f"version {before.name} is made of these very rows"
-        elif before is not None and not self.force and ends_after(before, until):
-            (fitted,) = shown_periods([before.fitted_until or ""], seconds=seconds)
-            why = f"version {before.name} was fitted until {fitted}, later than {read}"
-        elif before is not None and not self.force and learnt.only_suspects_since(before.rows_digest):
-            why = f"every period since version {before.name} is suspect and was not learnt"
-        else:
+        why, judged = self._nothing_new(learnt, before, decided, facts["until"]), None
+        if not why:
             candidate = learnt.model(self.journal.periods[0], self.settings.columns)
-            verdict = self._judged(candidate, promoted, learnt, load)
+            judged = candidate, self._judged(candidate, promoted, learnt, load)
         watched = watch(
             self.journal,
             self.state,
@@ -376,23 +346,47 @@ class _Run:
             alpha=self.settings.alpha,
             value=self.settings.worth,
         )
-        alarms = [*watched.monitor.alarms, *([look.alarm] if look.alarm is not None else [])]
-        alarms_told, suspects_told = last.get("alarms_told", []), last.get("suspects_told", [])
-        new = tuple(alarm for alarm in alarms if [alarm.what, alarm.raised] not in alarms_told)
-        suspects = [one for one in suspects if [one.period, one.cause] not in suspects_told]
-        told = tuple(self._suspect_line(one) for one in suspects)
         with self.store.transaction(self.lease):
-            if candidate is None:
+            if judged is None:
                 done = Update("nothing new", why, _name(before), **facts)
             else:
-                done = self._decide(candidate, verdict, learnt.digest, before, facts)
-            done = dataclasses.replace(done, alarms=new, suspect=told)
-            self._alert(done, suspects, last, learnt.digest)
-            return self._record(done, learnt, watched, alarms, last)
+                done = self._decide(*judged, learnt.digest, before, facts)
+                decided = {
+                    "digest": learnt.digest,
+                    "outcome": done.outcome,
+                    "reason": done.reason,
+                    "gate": self._limits,
+                }
+                self.state.put(DECIDED, decided)
+            return self._record(self._tell(done, learnt, watched, decided), learnt, watched)
+
+    def _nothing_new(self, learnt: Learnt, before: Version | None, decided: dict[str, Any], read: str) -> str:
+        """Return why there is no new model to judge; empty if there is one."""
+        made_current = before is not None and before.rows_digest == learnt.digest
+        if self._was_decided(decided, learnt.digest, made_current):
+            return f"everything until {read} was learnt before"
+        if before is None:
+            return ""
+        if made_current:
+            return f"version {before.name} is made of these very rows"
+        if not self.force and ends_after(before, str(learnt.learner.clock.last)):
+            (fitted,) = shown_periods([before.fitted_until or ""], seconds=learnt.learner.clock.period_seconds)
+            return f"version {before.name} was fitted until {fitted}, later than {read}"
+        if not self.force and learnt.only_suspects_since(before.rows_digest):
+            return f"every period since version {before.name} is suspect and was not learnt"
+        return ""
+
+    def _was_decided(self, decided: dict[str, Any], digest: str, made_current: bool) -> bool:
+        """Tell whether the last decision was about these very rows, under these limits."""
+        if decided.get("digest") != digest:
+            return False
+        if decided["outcome"] == "published":
+            return made_current or not self.force  # by force, a version that was rolled back from is published again
+        released = decided["outcome"] == "held" and self.registry.held is None
+        return not (self.force or released or decided["gate"] != self._limits)
 
     @property
     def _limits(self) -> dict[str, Any]:
-        """The limits of the gate."""
         return {one.name: getattr(self.settings, one.name) for one in dataclasses.fields(Gate)}
 
     @property
@@ -401,37 +395,30 @@ class _Run:
         name = self.lease.head
         return f"{self.store.name}{'' if self.store.heads == [name] else f' --head {name}'}"
 
-    def _suspect_line(self, suspect: Suspect) -> str:
-        """Return that a period is suspect, where its rows came from, and what to do, in one line."""
-        sources = sorted({entry.source for entry in self.journal.entries() if entry.period == suspect.period})
-        come = f"all from {sources[0]}" if len(sources) == 1 else f"from {len(sources)} sources"
-        return f"{suspect} (rows {come}); {self._cure(suspect)}"
-
-    def _cure(self, suspect: Suspect) -> str:
-        release = f"mcnet journal release {self._shell} {suspect.period}"
-        return f"add its rows again with --replace, or learn it all the same: `{release}`"
-
-    def _alert(self, done: Update, suspects: Sequence[Suspect], last: dict[str, Any], digest: str) -> None:
-        """Put into the outbox what a team wants to be told; of refusals in a row, the first."""
-        events = [alarm_event(alarm, done.advice(alarm)) for alarm in done.alarms]
-        if done.outcome == "refused" and (last.get("decided") or {}).get("outcome") != "refused":
-            text = f"the gate refused a new model, and version {done.version} stays: {done.reason}"
-            facts = {"version": done.version, "until": done.until, "reason": done.reason, "text": text}
-            events.append(Event("refusal", digest, facts, done.verdict.names if done.verdict else ()))
-        for one in suspects:
-            facts = {"period": one.period, "kind": one.kind, "cause": one.cause, "text": f"{one}; {self._cure(one)}"}
+    def _tell(self, done: Update, learnt: Learnt, watched: Watched, decided: dict[str, Any]) -> Update:
+        """Note what people are to be told, and return what of it no earlier run has found."""
+        look = learnt.learner.look
+        alarms = [*watched.monitor.alarms, *([] if look.alarm is None else [look.alarm])]
+        events = [alarm_event(alarm, done.advice(alarm)) for alarm in alarms]
+        sentences = {}
+        for one in _kept_out(learnt):
+            release = f"mcnet journal release {self._shell} {one.period}"
+            cure = f"add its rows again with --replace, or learn it all the same: `{release}`"
+            facts = {"period": one.period, "kind": one.kind, "cause": one.cause, "text": f"{one}; {cure}"}
             events.append(Event("suspect", f"{one.period} {one.cause}", facts, one.values))
-        add_events(self.state, events)
+            sentences[events[-1].key] = f"{one} (rows {self._origin(one.period)}); {cure}"
+        if decided.get("outcome") == "refused":  # refusals in a row are one event
+            text = f"the gate refused a new model, and version {done.version} stays: {decided['reason']}"
+            facts = {"version": done.version, "until": done.until, "reason": decided["reason"], "text": text}
+            events.append(Event("refusal", "", facts, done.verdict.names if done.verdict else ()))
+        new = {(event.kind, event.key) for event in new_events(self.state, events)}
+        told = tuple(alarm for alarm, event in zip(alarms, events, strict=False) if ("alarm", event.key) in new)
+        suspect = tuple(line for key, line in sentences.items() if ("suspect", key) in new)
+        return dataclasses.replace(done, alarms=told, suspect=suspect)
 
-    def _was_decided(self, last: dict[str, Any], digest: str, made_current: bool) -> bool:
-        """Tell whether the last run has decided about these very rows, under these limits."""
-        decided = last.get("decided") or {}
-        if decided.get("digest") != digest:
-            return False
-        if decided["outcome"] == "published":
-            return made_current or not self.force  # by force, a version that was rolled back from is published again
-        released = decided["outcome"] == "held" and self.registry.held is None
-        return not (self.force or released or decided["gate"] != self._limits)
+    def _origin(self, period: str | None) -> str:
+        sources = sorted({entry.source for entry in self.journal.entries() if entry.period == period})
+        return f"all from {sources[0]}" if len(sources) == 1 else f"from {len(sources)} sources"
 
     def _judged(
         self, candidate: CalibrationModel, promoted: Sequence[Version], learnt: Learnt, load: LoadVersion
@@ -499,34 +486,19 @@ class _Run:
         newest = self.registry.newest(1)
         return newest[0] if newest and newest[0].rows_digest == digest else None
 
-    def _record(
-        self,
-        done: Update,
-        learnt: Learnt | None,
-        watched: Watched | None,
-        alarms: Sequence[Alarm],
-        last: dict[str, Any],
-    ) -> Update:
-        """Keep the line of the run, the monitor, the marks of suspect periods, and what the status shows."""
+    def _record(self, done: Update, learnt: Learnt | None, watched: Watched | None) -> Update:
+        """Keep the run, what was served, the monitor, the marks of suspect periods, and what the status shows."""
         held = self.registry.held
         done = dataclasses.replace(done, held=None if held is None else str(held), changed=self._remember(done))
-        decided = last.get("decided")
-        if done.outcome != "nothing new" and learnt is not None:
-            decided = {"digest": learnt.digest, "outcome": done.outcome, "gate": self._limits}
-        suspects = [] if learnt is None else learnt.learner.look.suspects
-        served = [] if watched is None else watched.served
-        told = {
-            "alarms_told": [[alarm.what, alarm.raised] for alarm in alarms],
-            "suspects_told": [[one.period, one.cause] for one in suspects],
-        }
-        _add_run(self.state, done, self.started, self.note, served=served, decided=decided, **told)
+        _add_run(self.state, done, self.started, self.note)
         if watched is not None:
             self.state.put(MONITOR, watched.monitor.document())
+            self.state.add_served(watched.served)
         if learnt is not None:
+            suspects = learnt.learner.look.suspects
             marks = {str(one.period): {"cause": one.cause, "state": one.state} for one in suspects}
             self.state.replace_all(SUSPECT, marks)
         self.state.put(STATUS, run_document(self.journal, learnt, watched))
-        make_key(self.state)
         return done
 
     def _remember(self, done: Update) -> tuple[str, ...]:
@@ -538,6 +510,11 @@ class _Run:
             return ()
         after = self.store.configure(self.lease.head, asked)
         return after.changes(before) if before.given else ()
+
+
+def _kept_out(learnt: Learnt) -> list[Suspect]:
+    """Return the periods that are kept and not learnt."""
+    return [one for one in learnt.learner.look.suspects if one.state in ("waiting", "left out")]
 
 
 def _name(version: Version | None) -> str | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Double,
     ForeignKey,
@@ -133,7 +134,35 @@ checkpoints = Table(  # states of the tracker after so many periods
     Column("sketches", LargeBinary, nullable=False),  # MessagePack: sketch files by name
 )
 
-documents = Table(  # whatever has a name and is replaced as a whole: the monitor, alarms, suspect marks, the status
+served = Table(  # which version served a period, and how calibrated it was there
+    "served",
+    METADATA,
+    Column("id", _Serial, primary_key=True),
+    _head(),
+    Column("period", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("pcoc", Double),
+    Column("low", Double),
+    Column("high", Double),
+    UniqueConstraint("head", "period", name="served_period"),
+)
+
+told = Table(  # what people are told: alarms, refusals and suspect periods; `sent` once a webhook has taken it
+    "told",
+    METADATA,
+    Column("id", _Serial, primary_key=True),
+    _head(),
+    Column("source", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("standing", Boolean, nullable=False),
+    Column("event", Text, nullable=False),  # JSON
+    Column("time", Text, nullable=False),
+    Column("sent", Text),
+    Column("problem", Text),  # of the last attempt
+    Index("told_head", "head", "id"),
+)
+
+documents = Table(  # whatever has a name and is replaced as a whole: the monitor, suspect marks, the status
     "documents",
     METADATA,
     _head(primary_key=True),

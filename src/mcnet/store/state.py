@@ -1,19 +1,38 @@
-"""What the update job of a head keeps from run to run: runs, states of the tracker, and named documents."""
+"""What the update job of a head keeps: runs, what was served and told, states of the tracker, named documents."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
-from mcnet.store.schema import checkpoints, documents, runs
+from mcnet.store.schema import checkpoints, documents, runs, told
+from mcnet.store.schema import served as served_table
 from mcnet.store.store import OfHead
+from mcnet.store.versions import now
 
-MONITOR, FILES, REFUSED = "monitor", "files", "refused"
-"""The kinds of documents: the monitor's evidence, the log files that were read, the last model that was refused."""
+MONITOR, FILES, REFUSED, DECIDED = "monitor", "files", "refused", "decided"
+"""The kinds of documents: the monitor's evidence, the log files that were read, the last model that was refused, and
+about which rows the gate has decided last."""
 SUSPECT = "suspect"
 """The kind of the documents that mark periods which are suspect; the period is the name."""
+
+
+MOST_TOLD = 200
+"""So many events of a head are kept, and those that stand."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """Which version served a period, and its PCOC there with the interval; None for what is not finite."""
+
+    period: str
+    version: int
+    pcoc: float | None
+    low: float | None
+    high: float | None
 
 
 class LoopState(OfHead):
@@ -44,6 +63,89 @@ class LoopState(OfHead):
         last : how many, the latest; all if None.
         """
         return self._lines(runs, last)
+
+    # -- what was served, and what was told -----------------------------------------------------------------------
+
+    def add_served(self, served: Sequence[Served]) -> None:
+        """Add which versions served periods; a period that is there is replaced.
+
+        Parameters
+        ----------
+        served : the periods.
+        """
+        with self.changing() as (connection, head):
+            for one in served:
+                own = (served_table.c.head == head.id) & (served_table.c.period == one.period)
+                connection.execute(served_table.delete().where(own))
+                connection.execute(served_table.insert().values(head=head.id, **asdict(one)))
+
+    def served(self, last: int) -> dict[str, Served]:
+        """Return which versions served the last periods, by period.
+
+        Parameters
+        ----------
+        last : how many, the latest.
+        """
+        columns = [served_table.c[one.name] for one in fields(Served)]
+        found = self._rows(sa.select(*columns).order_by(served_table.c.id.desc()).limit(last))
+        return {row.period: Served(*row) for row in reversed(found)}
+
+    def let_stand(self, source: str, events: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Let these events be all that stand of a source; return those that did not stand before.
+
+        Parameters
+        ----------
+        source : who found them.
+        events : the facts of each, by a key that tells it apart.
+        """
+        with self.changing(create=True) as (connection, head):
+            own = (told.c.head == head.id) & (told.c.source == source) & told.c.standing
+            before = set(connection.scalars(sa.select(told.c.key).where(own)))
+            if gone := before - events.keys():
+                connection.execute(told.update().where(own, told.c.key.in_(gone)).values(standing=False))
+            new = [key for key in events if key not in before]
+            for key in new:
+                row = {"head": head.id, "source": source, "key": key, "event": _text(events[key]), "time": now()}
+                connection.execute(told.insert().values(standing=True, **row))
+            if new:
+                ids = sa.select(told.c.id).where(told.c.head == head.id).order_by(told.c.id.desc())
+                old = told.c.id < ids.limit(1).offset(MOST_TOLD).scalar_subquery()
+                connection.execute(told.delete().where(told.c.head == head.id, old, sa.not_(told.c.standing)))
+        return new
+
+    def told(self, last: int) -> list[dict[str, Any]]:
+        """Return the last events, the latest first: what each is, since when, whether it stands, and who has taken it.
+
+        Parameters
+        ----------
+        last : how many.
+        """
+        columns = (told.c.source, told.c.standing, told.c.event, told.c.time, told.c.sent, told.c.problem)
+        found = self._rows(sa.select(*columns).order_by(told.c.id.desc()).limit(last))
+        return [{**row._mapping, **json.loads(row.event)} for row in found]
+
+    def unsent(self, oldest: str) -> list[tuple[int, dict[str, Any]]]:
+        """Return the events since a timestamp that no webhook has taken, with their numbers, oldest first.
+
+        Parameters
+        ----------
+        oldest : the timestamp.
+        """
+        waiting = sa.select(told.c.id, told.c.event, told.c.time).where(told.c.sent.is_(None), told.c.time >= oldest)
+        found = self._rows(waiting.order_by(told.c.id))
+        return [(row.id, {**json.loads(row.event), "time": row.time}) for row in found]
+
+    def mark_sent(self, number: int, problem: str = "") -> None:
+        """Mark an event as taken by the webhook, or say why it was not.
+
+        Parameters
+        ----------
+        number : of the event.
+        problem : the reason; empty if it was taken.
+        """
+        with self.changing() as (connection, head):
+            changed = {"problem": problem} if problem else {"sent": now(), "problem": None}
+            connection.execute(told.update().where(told.c.head == head.id, told.c.id == number).values(**changed))
 
     # -- states of the tracker ------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 from mcnet._shared.files import whole_file
 from mcnet.errors import Advice, BusyError, InputError
 from mcnet.store.database import Changes, Database
-from mcnet.store.schema import SCHEMA, checkpoints, documents, entries, heads, history, keys, runs, versions
+from mcnet.store.schema import METADATA, SCHEMA, documents, entries, heads, history, runs, told, versions
 from mcnet.store.settings import HeadSettings
 
 if TYPE_CHECKING:
@@ -357,8 +357,12 @@ class Store:
             problems += [f"{self.name}: {line}; restore it from a backup" for line in found if line != "ok"]
         for head in self.heads:
             problems += self.journal(head).verify() + self.versions(head).verify()
-            for table in (documents, history, runs):
-                text = table.c.document if table is documents else table.c.line
+            for table, text in (
+                (documents, documents.c.document),
+                (history, history.c.line),
+                (runs, runs.c.line),
+                (told, told.c.event),
+            ):
                 in_order = sa.select(text).order_by(*table.primary_key.columns)
                 for place, line in enumerate(self.rows_of(head, in_order), 1):
                     try:
@@ -439,8 +443,9 @@ class Store:
             for table in (entries, versions) if if_empty else ():
                 if connection.scalar(sa.select(sa.func.count()).select_from(table).where(table.c.head == found.id)):
                     return False
-            for table in (entries, keys, versions, history, runs, checkpoints, documents):
-                connection.execute(table.delete().where(table.c.head == found.id))
+            for table in reversed(METADATA.sorted_tables):
+                if "head" in table.c:
+                    connection.execute(table.delete().where(table.c.head == found.id))
             connection.execute(heads.delete().where(heads.c.id == found.id))
         return True
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from mcnet.version import __version__
@@ -158,20 +158,11 @@ _HEAD_METRICS: dict[str, tuple[Any, str]] = {
     ),
     "mcnet_update_refused": (GaugeMetricFamily, "1 while the gate has refused the last new model."),
     "mcnet_suspect_periods": (GaugeMetricFamily, "Suspect periods that are kept and not learnt."),
-    "mcnet_alerts_waiting": (GaugeMetricFamily, "Alerts that no webhook has taken yet; those of the last days."),
-    "mcnet_alerts_sent": (CounterMetricFamily, "Alerts that the webhook has taken."),
-    "mcnet_alert_failures": (CounterMetricFamily, "Attempts to send an alert that failed."),
-    "mcnet_alerts_dropped": (CounterMetricFamily, "Alerts that were given up."),
+    "mcnet_alerts_waiting": (GaugeMetricFamily, "Alerts that the webhook was sent and has not taken."),
     "mcnet_value_pcoc": (GaugeMetricFamily, "Predicted over observed positives of a field value since it is served."),
     "mcnet_value_pcoc_low": (GaugeMetricFamily, "The lower end of its 95 % interval."),
     "mcnet_value_pcoc_high": (GaugeMetricFamily, "The upper end of its 95 % interval."),
     "mcnet_value_rows": (GaugeMetricFamily, "The rows of a field value since the version is served."),
-}
-_ALERTS = {
-    "alerts_waiting": "waiting",
-    "alerts_sent": "sent",
-    "alert_failures": "failures",
-    "alerts_dropped": "dropped",
 }
 _VALUES = {"value_pcoc": "pcoc", "value_pcoc_low": "low", "value_pcoc_high": "high", "value_rows": "rows"}
 
@@ -194,8 +185,7 @@ def _monitor_values(status: dict[str, Any] | None) -> Iterator[tuple[str, dict[s
     yield "mcnet_update_failed", {}, status["last_run"].get("outcome") == "failed"
     yield "mcnet_update_refused", {}, (status.get("decision") or {}).get("outcome") == "refused"
     yield "mcnet_suspect_periods", {}, sum(one.get("state") == "waiting" for one in status.get("suspects") or [])
-    for metric, name in _ALERTS.items():
-        yield f"mcnet_{metric}", {}, (status.get("alerts") or {}).get(name, 0)
+    yield "mcnet_alerts_waiting", {}, status["alerts"]["waiting"]
     monitor: dict[str, Any] = defaultdict(list, status.get("monitor") or {})
     for one in monitor["values"]:
         field, _, value = one["what"].partition("=")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mcnet.errors import McnetError
-from mcnet.operations.alerts import ADDRESS_VARIABLE, OFF, AlertSender
+from mcnet.operations.alerts import ADDRESS_VARIABLE
 from mcnet.operations.service.feedback import present
 from mcnet.operations.service.settings import ServiceSettings, log_event
 from mcnet.operations.update import record_failed_run
@@ -41,14 +41,10 @@ class Learning:
         self._job: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="learning", daemon=True)
-        # Alerts have a thread of their own: a receiver that does not answer delays no learning.
-        self._alerts = AlertSender(settings.store, settings.webhook, log_event) if settings.webhook else None
 
     def start(self) -> None:
-        """Begin, in threads."""
+        """Begin, in a thread."""
         self._thread.start()
-        if self._alerts is not None:
-            self._alerts.start()
 
     def stop(self) -> None:
         """End a job that runs, and run no more."""
@@ -57,8 +53,6 @@ class Learning:
             if self._job is not None and self._job.poll() is None:
                 self._job.terminate()
         self._thread.join(10.0)
-        if self._alerts is not None:
-            self._alerts.stop()
 
     def _run(self) -> None:
         wait = timedelta(seconds=self._settings.learn_after_seconds)
@@ -92,7 +86,9 @@ class Learning:
         except McnetError as error:
             log_event("update failed", "error", head=head, until=until, reason=str(error))
             return False
+        webhook = self._settings.webhook
         words = ["update", self._settings.store, "--head", head, "--until", until, "--json"]
+        words += ["--field-values", self._settings.field_values]
         with self._lock:
             if self._stop.is_set():
                 return True
@@ -101,11 +97,9 @@ class Learning:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
-                env=os.environ | ({} if self._alerts is None else {ADDRESS_VARIABLE: OFF}),
+                env=os.environ | ({} if webhook is None else {ADDRESS_VARIABLE: webhook.url}),
             )
         out, errors = self._job.communicate()
-        if self._alerts is not None:
-            self._alerts.wake()
         if self._stop.is_set():
             return True
         done: dict[str, Any] = {}

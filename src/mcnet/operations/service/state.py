@@ -10,7 +10,6 @@ import numpy as np
 from mcnet.errors import McnetError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.drawing import largest_lines, lines_of, score_range
-from mcnet.operations.alerts import HASH_KEY, name_of
 from mcnet.operations.learning import period_pcoc
 from mcnet.operations.service.metrics import BUCKETS, Totals
 from mcnet.operations.service.problems import Problem
@@ -57,17 +56,9 @@ class ServiceState:
             statuses[name] = None
             with suppress(McnetError):
                 statuses[name] = status = status_of(self._heads.store, name)
-                if status["monitor"]:
-                    status["monitor"]["values"] = self._told_values(name, status["monitor"].get("values") or [])
+                if status["monitor"] and self._settings.field_values == "hide":
+                    status["monitor"]["values"] = []
         return statuses
-
-    def _told_values(self, head: str, values: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return field values as they are, with hashes in the place of their names, or none."""
-        how = self._settings.field_values
-        key = self._heads.store.state(head).get(HASH_KEY) if how == "hash" else ""
-        if how == "hide" or key is None:
-            return []
-        return [one | {"what": name_of(one["what"], how, key)} for one in values]
 
     def document(self, head: ServedVersions) -> dict[str, Any]:
         """Return the state of a head as JSON-able values."""
