@@ -1,15 +1,14 @@
 """`--learn`: the update job learns from the journal, and the service serves what it publishes."""
 
 import queue
-import re
 import sys
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.operations.conftest import receiving
-from tests.service.conftest import COUNTRIES, rows
-from tests.service.running import TOKEN, running
+from tests.service.conftest import rows
+from tests.service.running import running
 
 from mcnet.errors import InputError
 from mcnet.operations.alerts import Event, new_events
