@@ -17,7 +17,7 @@ from benchmarks import report
 from benchmarks.peers.environments import interpreter, variables
 from mcnet._shared.arrays import logit, sigmoid
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, PeriodLikelihood
+from mcnet.tracking.evidence import Evidence, period_likelihoods
 from mcnet.tracking.monitor import Monitor
 
 ALPHA = 0.01
@@ -32,14 +32,14 @@ POSITIVES = 1_000
 SCRIPT = Path(__file__).parent / "peers" / "monitor_probcal.py"
 
 
-def day(rng: np.random.Generator, worlds: int, effect: float = 0.0, over: float = 1.0) -> PeriodLikelihood:
+def day(rng: np.random.Generator, worlds: int, effect: float = 0.0, over: float = 1.0) -> np.ndarray:
     """Return what the evidence asks of one day in each world, in which scores are `over` times too high."""
     weight = np.round(np.full(len(PROBABILITY), over * POSITIVES / PROBABILITY.sum()))
     odds = PROBABILITY / (1.0 - PROBABILITY) / over * np.exp(effect * rng.standard_normal((worlds, 1)))
     return likelihood(PROBABILITY, weight, rng.binomial(weight.astype(int), odds / (1.0 + odds)))
 
 
-def half_day(rng: np.random.Generator, worlds: int, effect: float) -> PeriodLikelihood:
+def half_day(rng: np.random.Generator, worlds: int, effect: float) -> np.ndarray:
     """Return what the evidence of high scores asks of one day of 6,000 rows in each world, at rates from 2 to 73 %."""
     weight = np.full(len(WIDE), 6_000 / len(WIDE))
     truth = sigmoid(logit(WIDE) + effect * rng.standard_normal((worlds, 1)))
@@ -49,15 +49,15 @@ def half_day(rng: np.random.Generator, worlds: int, effect: float) -> PeriodLike
     return likelihood(WIDE[upper], weight[upper], positives[:, upper])
 
 
-def likelihood(probability: np.ndarray, weight: np.ndarray, positives: np.ndarray) -> PeriodLikelihood:
+def likelihood(probability: np.ndarray, weight: np.ndarray, positives: np.ndarray) -> np.ndarray:
     """Return what the evidence asks of one period in each world, from the positives of its cells `[worlds, cells]`."""
     expected, information = weight @ probability, weight @ (probability * (1.0 - probability))
     sums = [positives.sum(axis=1), *(np.full(len(positives), part) for part in (expected, information))]
-    return PeriodLikelihood.of_groups(np.column_stack(sums))
+    return period_likelihoods(np.column_stack(sums))
 
 
 def highest_evidence(
-    worlds: int, days: int, effect: float, seed: int, of_day: Callable[..., PeriodLikelihood] = day
+    worlds: int, days: int, effect: float, seed: int, of_day: Callable[..., np.ndarray] = day
 ) -> np.ndarray:
     """Return, for each calibrated world, the largest logarithm of the e-value that any day has."""
     rng, evidence, highest = np.random.default_rng(seed), Evidence.of_many(worlds), np.full(worlds, -np.inf)
@@ -135,7 +135,7 @@ def delays(worlds: int) -> str:
 
 def hour(
     rng: np.random.Generator, effect: np.ndarray, positives: int, drift: float = 0.0, broken: np.ndarray | None = None
-) -> tuple[PeriodLikelihood, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Return what the evidence asks of one hour in each world, and its positives; `broken` worlds lose all of them."""
     weight = np.round(np.full(len(PROBABILITY), positives / PROBABILITY.sum()))
     odds = PROBABILITY / (1.0 - PROBABILITY) * np.exp(effect[:, None] + drift)

@@ -8,7 +8,7 @@ from scipy.stats import norm
 from mcnet.calibrators.parametric import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, PeriodLikelihood, log_likelihoods, shift_interval
+from mcnet.tracking.evidence import Evidence, log_likelihoods, period_likelihoods, shift_interval
 from mcnet.tracking.monitor import HALVES, SHARES, Monitor, ServedPcoc
 
 
@@ -25,8 +25,7 @@ def sums_of(p, w, y):
 
 
 def likelihood(p, w, y):
-    (found,) = PeriodLikelihood.of_groups(np.array([sums_of(p, w, y)])).each()
-    return found
+    return period_likelihoods(np.array([sums_of(p, w, y)]))[0]
 
 
 def days(seed, number, **world):
@@ -64,18 +63,15 @@ def test_without_an_effect_it_is_the_likelihood_ratio(shift, rates):
 def test_groups_together_are_as_groups_alone():
     rng = np.random.default_rng(11)
     sums = np.array([sums_of(*counts(rng)) for _ in range(3)])
-    for found, alone in zip(PeriodLikelihood.of_groups(sums).each(), sums, strict=True):
-        (one,) = PeriodLikelihood.of_groups(alone[None]).each()
-        np.testing.assert_allclose(found.null, one.null, atol=1e-9)
-        np.testing.assert_allclose(found.mixture, one.mixture, atol=1e-9)
+    for found, alone in zip(period_likelihoods(sums), sums, strict=True):
+        np.testing.assert_allclose(found, period_likelihoods(alone[None])[0], atol=1e-9)
 
 
 def test_many_hypotheses_together_are_as_each_alone():
     worlds = [days(seed, 6, ratio=0.9) for seed in range(3)]
     together = Evidence.of_many(3)
     for place, day in enumerate(zip(*worlds, strict=True)):
-        stacked = PeriodLikelihood(np.array([found.null for found in day]), np.array([found.mixture for found in day]))
-        together.learn(stacked) if place < 2 else together.update(stacked)
+        together.learn(np.array(day)) if place < 2 else together.update(np.array(day))
     for world, value, began in zip(worlds, together.log_values(), together.began, strict=True):
         alone = Evidence()
         for place, day in enumerate(world):
@@ -295,7 +291,7 @@ def wild_hours(rng, worlds, effect, positives=300, shift=0.0, broken=None):
         found[broken] = 0.0
     expected, information = rows @ WILD_RATES, rows @ (WILD_RATES * (1.0 - WILD_RATES))
     sums = np.column_stack([found.sum(axis=1), np.full(worlds, expected), np.full(worlds, information)])
-    return PeriodLikelihood.of_groups(sums)
+    return period_likelihoods(sums)
 
 
 def test_heavy_tailed_effects_and_a_broken_hour_raise_no_false_alarms():

@@ -1,7 +1,7 @@
 """Evidence against calibration: an e-process with period effects, valid however often it is looked at."""
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -71,24 +71,10 @@ def log_likelihoods(sums: FloatArray, mean: FloatArray, effect: FloatArray) -> F
     return np.stack([normal, np.logaddexp(normal + np.log1p(-_WILD_CHANCE), wild)], axis=1)
 
 
-class PeriodLikelihood(NamedTuple):
-    """What the evidence asks of a period: the log-likelihood of each null, and of each state of the alternative."""
-
-    null: FloatArray
-    """`[2, nulls]`: of normal effects, then of contaminated ones; with one more axis of many groups."""
-    mixture: FloatArray
-    """`[effects, states]`; the first state is no shift."""
-
-    @staticmethod
-    def of_groups(sums: FloatArray) -> "PeriodLikelihood":
-        """Return the likelihoods of many groups; `sums` as in `log_likelihoods`."""
-        nulls, mean = len(_NULL_MEAN), np.concatenate([_NULL_MEAN, _MIXED_MEAN.ravel()])
-        found = log_likelihoods(sums, mean, np.concatenate([_NULL_EFFECT, _MIXED_EFFECT.ravel()]))
-        return PeriodLikelihood(found[..., :nulls], found[:, 1, nulls:].reshape(-1, *_MIXED_MEAN.shape))
-
-    def each(self) -> list["PeriodLikelihood"]:
-        """Return the likelihoods of every group by itself."""
-        return [PeriodLikelihood(*one) for one in zip(self.null, self.mixture, strict=True)]
+def period_likelihoods(sums: FloatArray) -> FloatArray:
+    """Return what the evidence asks of a period, of each group: the nulls, then the states of the mixture."""
+    mean, effect = np.append(_NULL_MEAN, _MIXED_MEAN), np.append(_NULL_EFFECT, _MIXED_EFFECT)
+    return log_likelihoods(sums, mean, effect)
 
 
 @dataclass
@@ -117,14 +103,18 @@ class Evidence:
         null, mixture = (np.repeat(array[None], number, axis=0) for array in (one.null, one.mixture))
         return Evidence(largest_effect, 0, null, mixture, np.repeat(one.began[None], number, axis=0))
 
-    def learn(self, period: PeriodLikelihood) -> None:
+    def learn(self, period: FloatArray) -> None:
         """Take in a period that is known to be calibrated: it tells of period effects and of nothing else."""
-        self.null = self.null + period.null
-        self.mixture = self.mixture + period.mixture[..., :1]
+        self.mixture = self.mixture + self._take_nulls(period)[..., :1]
 
-    def update(self, period: PeriodLikelihood) -> None:
-        """Take in one more period."""
-        self.null = self.null + period.null
+    def _take_nulls(self, period: FloatArray) -> FloatArray:
+        """Add a period's likelihoods to those of the nulls; return those of the mixture, which is contaminated."""
+        self.null = self.null + period[..., : len(_NULL_MEAN)]
+        return period[..., 1, len(_NULL_MEAN) :].reshape(self.mixture.shape)
+
+    def update(self, period: FloatArray) -> None:
+        """Take in one more period, as `period_likelihoods` has it."""
+        likelihood = self._take_nulls(period)
         begins = -np.log(self.periods + _PATIENCE)
         before = self.mixture
         if self.periods:
@@ -133,7 +123,7 @@ class Evidence:
             self.began[..., 1:][entering > before[..., 1:]] = self.periods
             moved = np.logaddexp(before[..., 1:], entering)
             before = np.concatenate([before[..., :1] + np.log1p(-np.exp(begins)), moved], axis=-1)
-        self.mixture = before + period.mixture
+        self.mixture = before + likelihood
         self.periods += 1
 
     @property

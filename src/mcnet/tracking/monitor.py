@@ -20,8 +20,8 @@ from mcnet.tracking.evidence import (
     MOST_PERIODS,
     NULLS_KEPT,
     Evidence,
-    PeriodLikelihood,
     pcoc_of_shift,
+    period_likelihoods,
     shift_interval,
 )
 
@@ -157,7 +157,7 @@ class _Watched:
     since: list[tuple[str, list[float]]] = field(default_factory=list)
     """… and the periods since, with their sums."""
 
-    def add(self, period: str, likelihood: PeriodLikelihood, sums: list[float]) -> None:
+    def add(self, period: str, likelihood: FloatArray, sums: list[float]) -> None:
         if not self.since:
             self.before = self.evidence.kept_nulls
         self.since.append((period, sums))
@@ -426,7 +426,7 @@ def _pcoc_interval(expected: float, positives: float, variance: float, between: 
     return float(ratio / reach), float(ratio * reach)
 
 
-def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, PeriodLikelihood, list[float]]]:
+def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, FloatArray, list[float]]]:
     """Return what is tested on a period: its name, its likelihood, and the sums that `_Watched` adds up."""
     if not isinstance(sketch, Sketch):
         raise InputError(f"the monitor was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
@@ -453,7 +453,7 @@ def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, Peri
     names += [name for name, _ in values]
     groups += [of[None] for _, of in values]
     every = np.concatenate(groups)
-    return list(zip(names, PeriodLikelihood.of_groups(every[:, :3]).each(), every.tolist(), strict=True))
+    return list(zip(names, period_likelihoods(every[:, :3]), every.tolist(), strict=True))
 
 
 def _half_of(probability: FloatArray, information: FloatArray) -> IndexArray:
