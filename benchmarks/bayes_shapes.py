@@ -21,7 +21,7 @@ import mcnet
 from benchmarks import report
 from mcnet._shared.arrays import FloatArray
 from mcnet.bayes.fit import fit_bayes
-from mcnet.bayes.structure import Panels, continued, step_basis
+from mcnet.bayes.model import Panels, continued, step_basis
 from mcnet.datasets.simulator import SimulatedField, SimulatedLog, simulate
 from mcnet.metrics import kl_to_truth
 from mcnet.rows.fields import field_columns

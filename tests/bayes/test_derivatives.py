@@ -9,11 +9,11 @@ from tests.bayes.test_bayes import cells_of, two_fields
 from benchmarks.bayes_shapes import shape_basis
 from mcnet.bayes import likelihood
 from mcnet.bayes.fit import fit_bayes
-from mcnet.bayes.likelihood import make_table
+from mcnet.bayes.likelihood import make_cells
+from mcnet.bayes.model import Incidence, State, make_panels, make_shapes
 from mcnet.bayes.newton import Balance, Posterior
 from mcnet.bayes.prior import default_strengths
 from mcnet.bayes.solver import Arrow, Information, conjugate_gradients
-from mcnet.bayes.structure import Incidence, State, make_panels, make_shapes
 
 
 def make_posterior(rows=2_000, panels=7, shape="step", fields=2, seed=0, inside=np.inf):
@@ -25,7 +25,7 @@ def make_posterior(rows=2_000, panels=7, shape="step", fields=2, seed=0, inside=
     grid = make_panels(x[kept], w[kept], y[kept], panels)
     shapes = make_shapes(grid, shape_basis(grid, shape, 5), 3)
     return Posterior(
-        table=make_table(grid, x, contexts, w, y, len(codes)),
+        cells=make_cells(grid, x, contexts, w, y, len(codes)),
         shapes=shapes,
         incidence=Incidence(codes, sizes),
         strengths=default_strengths(fields, 0),
@@ -39,6 +39,14 @@ def random_state(posterior, seed=0, size=0.3):
         posterior.centre + size * draw.standard_normal(len(posterior.centre)),
         [size * draw.standard_normal((count, width)) for count in posterior.incidence.sizes],
     )
+
+
+def gradient(posterior, state):
+    return posterior.gradient(state, posterior.evaluate(state))
+
+
+def information_at(posterior, state):
+    return posterior.information(posterior.evaluate(state))
 
 
 def flatten(state):
@@ -72,30 +80,28 @@ def slow_calibrated(panels, offset, log_slope, logits):
 
 def test_cells_are_calibrated_by_the_plain_integral():
     posterior = make_posterior()
-    table, state = posterior.table, random_state(posterior)
-    offset, log_slopes = posterior.contexts(state)
-    found = table.calibrated(offset, log_slopes)
-    panels = table.panels
+    cells, at = posterior.cells, posterior.evaluate(random_state(posterior))
+    panels = cells.panels
     near = np.array([panels.edges[g - 1] if g > panels.origin else panels.edges[g] for g in range(panels.count)])
-    for context in range(len(offset)):
-        raw = panels.centre + panels.scale * (near + table.place[context])
-        expected = slow_calibrated(panels, offset[context], log_slopes[context], raw)
-        filled = table.weight[context] > 0
-        np.testing.assert_allclose(found[context][filled], expected[filled], rtol=1e-12, atol=1e-12)
+    raw = panels.centre + panels.scale * (near[cells.panel] + cells.place)
+    for context in range(cells.contexts):
+        own = cells.context == context
+        expected = slow_calibrated(panels, at.offset[context], at.log_slopes[context], raw[own])
+        np.testing.assert_allclose(at.logits[own], expected, rtol=1e-12, atol=1e-12)
 
 
 def test_products_with_the_panels_crossed_are_running_sums():
     posterior = make_posterior()
-    panels, slopes = posterior.table.panels, np.exp(posterior.contexts(random_state(posterior))[1])
+    panels, slopes = posterior.cells.panels, posterior.evaluate(random_state(posterior)).slopes
     np.testing.assert_allclose(slopes @ panels.crossed.T, panels.cumulate(slopes), rtol=1e-12)
 
 
 def test_the_loss_is_minus_the_plain_log_likelihood():
     posterior = make_posterior()
-    table, (offset, log_slopes) = posterior.table, posterior.contexts(random_state(posterior))
-    p = expit(table.calibrated(offset, log_slopes))
-    plain = -np.sum(table.positives * np.log(p) + (table.weight - table.positives) * np.log1p(-p))
-    assert table.loss(offset, log_slopes) == pytest.approx(plain, rel=1e-12)
+    cells, at = posterior.cells, posterior.evaluate(random_state(posterior))
+    p = expit(at.logits)
+    plain = -np.sum(cells.positives * np.log(p) + (cells.weight - cells.positives) * np.log1p(-p))
+    assert cells.loss(at) == pytest.approx(plain, rel=1e-12)
 
 
 @pytest.mark.parametrize("shape", ["step", "linear", "cubic"])
@@ -109,7 +115,7 @@ def test_the_gradient_is_the_derivative_of_the_value(shape):
             for h in step * np.eye(len(point))
         ]
     )
-    np.testing.assert_allclose(flatten(posterior.gradient(state)), slow, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(flatten(gradient(posterior, state)), slow, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("normalize", ["global", "field"])
@@ -135,19 +141,18 @@ def dense_information(information, state):
 @pytest.mark.parametrize("shape", ["step", "cubic"])
 def test_the_information_is_the_weighted_square_of_derivatives(shape, inside):
     posterior = make_posterior(rows=500, shape=shape, inside=inside)
-    assert posterior.table.weight[:, 0].any() == (inside < np.inf)
+    assert (posterior.cells.panel == 0).any() == (inside < np.inf)
     state = random_state(posterior)
     point, step = flatten(state), 1e-5
 
     def calibrated(vector):
-        offset, log_slopes = posterior.contexts(unflatten(vector, state))
-        return posterior.table.calibrated(offset, log_slopes).ravel()
+        return posterior.evaluate(unflatten(vector, state)).logits
 
     jacobian = np.column_stack(
         [(calibrated(point + h) - calibrated(point - h)) / (2 * step) for h in step * np.eye(len(point))]
     )
     chance = expit(calibrated(point))
-    weight = posterior.table.weight.ravel() * chance * (1 - chance)
+    weight = posterior.cells.weight * chance * (1 - chance)
     prior = np.zeros((len(point), len(point)))
     shared = len(state.shared)
     prior[:shared, :shared] = posterior.strengths.shared_precision(posterior.shapes)
@@ -157,23 +162,23 @@ def test_the_information_is_the_weighted_square_of_derivatives(shape, inside):
     ]
     prior[range(shared, len(point)), range(shared, len(point))] = np.concatenate(diagonal)
     slow = jacobian.T @ (weight[:, None] * jacobian) + prior
-    fast = dense_information(posterior.information(state), state)
+    fast = dense_information(information_at(posterior, state), state)
     np.testing.assert_allclose(fast, slow, rtol=1e-5, atol=1e-5)
 
 
 def test_the_information_is_the_same_in_chunks(monkeypatch):
     posterior = make_posterior(rows=500, shape="linear")
     state = random_state(posterior)
-    whole = dense_information(posterior.information(state), state)
+    whole = dense_information(information_at(posterior, state), state)
     monkeypatch.setattr(likelihood, "CHUNK", 100)
-    np.testing.assert_allclose(dense_information(posterior.information(state), state), whole, rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(dense_information(information_at(posterior, state), state), whole, rtol=1e-12, atol=1e-9)
 
 
 @pytest.mark.parametrize("fields", [1, 2])
 def test_the_newton_system_is_solved_as_a_dense_solver_would(fields):
     posterior = make_posterior(fields=fields)
     state = random_state(posterior)
-    information = posterior.information(state)
+    information = information_at(posterior, state)
     assert isinstance(information, Information)
     right = random_state(posterior, seed=5)
     found, _ = conjugate_gradients(information, Arrow(information), right, tolerance=1e-22, iterations=500)
@@ -184,7 +189,7 @@ def test_the_newton_system_is_solved_as_a_dense_solver_would(fields):
 def test_variances_of_one_field_are_the_diagonal_of_the_inverse():
     posterior = make_posterior(fields=1)
     state = random_state(posterior)
-    information = posterior.information(state)
+    information = information_at(posterior, state)
     inverse = np.diag(np.linalg.inv(dense_information(information, state)))
     arrow = Arrow(information)
     covariance = arrow.shared_covariance()
@@ -202,15 +207,15 @@ def test_the_optimum_is_that_of_a_generic_optimiser(names):
     x, contexts, w, y, codes, sizes = cells_of(log, names)
     model = fit_bayes(x, contexts, w, y, codes, sizes, panels=10, bends=3, lift=False)
     posterior = Posterior(
-        make_table(model.panels, x, contexts, w, y, len(codes)),
+        make_cells(model.panels, x, contexts, w, y, len(codes)),
         model.shapes,
         Incidence(codes, sizes),
         model.strengths,
     )
-    assert np.max(np.abs(flatten(posterior.gradient(model.state)))) < 0.02
+    assert np.max(np.abs(flatten(gradient(posterior, model.state)))) < 0.02
     best = posterior.value(model.state)
     slow = minimize(
-        lambda v: (posterior.value(unflatten(v, model.state)), flatten(posterior.gradient(unflatten(v, model.state)))),
+        lambda v: (posterior.value(unflatten(v, model.state)), flatten(gradient(posterior, unflatten(v, model.state)))),
         flatten(random_state(posterior, seed=1)),
         jac=True,
         method="L-BFGS-B",

@@ -7,9 +7,8 @@ import pytest
 import mcnet
 from mcnet import BayesMCNet, Sketch
 from mcnet._shared.arrays import logit, sigmoid
-from mcnet.bayes import structure as field_pairs
-from mcnet.bayes.rare_values import telling_fields
-from mcnet.bayes.structure import combine, interacting_pairs
+from mcnet.bayes import fields as field_pairs
+from mcnet.bayes.fields import combine, telling
 from mcnet.errors import InputError
 from mcnet.export import export_model
 from mcnet.export.sql import sql_text
@@ -19,12 +18,16 @@ from mcnet.model.drawing import model_facts
 
 def test_of_many_fields_the_pairs_that_interact_are_chosen():
     draw = np.random.default_rng(0)
-    codes = draw.integers(0, 2, (4_000, 8))
-    variance = np.full(4_000, 2.0)
-    effect = np.where(codes[:, 2] == codes[:, 5], 0.5, -0.5)
-    residual = effect + np.sqrt(variance) * draw.standard_normal(4_000)
-    assert (2, 5) in interacting_pairs(codes, [2] * 8, residual, variance)
-    assert len(interacting_pairs(codes, [2] * 8, np.sqrt(variance) * draw.standard_normal(4_000), variance)) < 4
+    codes = draw.integers(0, 2, (20_000, 8))
+    scores = draw.uniform(0.05, 0.5, len(codes))
+    fields = {f"f{number}": codes[:, number] for number in range(8)}
+    for moved in (0.0, 0.15):
+        rate = scores * (1.0 + np.where(codes[:, 2] == codes[:, 5], moved, -moved))
+        sketch = mcnet.Sketch.from_rows(scores, draw.random(len(codes)) < rate, field=fields)
+        for judged in (True, False):
+            pairs = telling(sketch, judged=judged).pairs
+            assert moved == 0.0 or (2, 5) in pairs
+            assert len(pairs) < field_pairs.MOST_PAIRS
 
 
 def test_a_fit_of_many_fields_has_a_bounded_number_of_pairs():
@@ -40,10 +43,10 @@ def test_a_fit_of_many_fields_has_a_bounded_number_of_pairs():
 
 def test_combinations_that_cannot_be_told_are_left_out_where_there_are_very_many(monkeypatch):
     codes = np.array([[0, 0], [0, 1], [1, 0]])
-    information = np.array([5.0, 0.1, 3.0])
-    assert len(combine(codes, [2, 2], 0, 1, information, 1.0).keys) == 3
+    information = np.array([5.0, 0.1, 3.0])  # of the second combination too little
+    assert len(combine(codes, [2, 2], 0, 1, information).keys) == 3
     monkeypatch.setattr(field_pairs, "COMBINATIONS_KEPT_WHOLE", 1)
-    assert combine(codes, [2, 2], 0, 1, information, 1.0).keys.tolist() == [0, 2]
+    assert combine(codes, [2, 2], 0, 1, information).keys.tolist() == [0, 2]
 
 
 def _two_fields_and_noise(rows=12_000, seed=1):
@@ -136,17 +139,18 @@ def test_real_fields_and_pairs_without_effects_of_their_own_fields_stay():
     fields |= {"one": draw.integers(0, 2, len(scores)), "two": draw.integers(0, 2, len(scores))}
     rate = scores * np.where(fields["one"] == fields["two"], 1.2, 0.8)
     sketch = mcnet.Sketch.from_rows(scores, draw.random(len(scores)) < rate, field=fields)
-    telling = telling_fields(sketch)
-    names = [sketch.contexts.names[field] for field in telling.fields]
+    found = telling(sketch)
+    names = [sketch.contexts.names[field] for field in found.fields]
     assert {"one", "two"} <= set(names)
     assert "noise" not in names
     pair = (sketch.contexts.names.index("one"), sketch.contexts.names.index("two"))
-    assert tuple(sorted(pair)) in telling.pairs
+    assert tuple(sorted(pair)) in found.pairs
 
 
 def test_few_rows_do_not_judge_fields():
     scores, labels, fields = noisy_rows(5, rows=3_000)
-    assert telling_fields(mcnet.Sketch.from_rows(scores, labels, field=fields)) is None
+    sketch = mcnet.Sketch.from_rows(scores, labels, field=fields)
+    assert telling(sketch) == (tuple(range(len(fields))), [(0, 1)])
 
 
 def test_the_order_of_fields_does_not_matter():

@@ -5,7 +5,7 @@ import pytest
 from sklearn.isotonic import IsotonicRegression
 
 import mcnet
-from mcnet.bayes import misfit as mixing
+from mcnet.bayes import isotonic as mixing
 from mcnet.datasets.simulator import simulate
 from mcnet.errors import CalibrationWarning, InputError
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet.bayes import rare_values
+from mcnet.bayes import fields
 from mcnet.model.apply import UnseenValues
+
 
 def make_rows(number=6_000, values=400, seed=0):
     rng = np.random.default_rng(seed)
@@ -17,8 +18,8 @@ def make_rows(number=6_000, values=400, seed=0):
 
 @pytest.fixture
 def few_values_kept(monkeypatch):
-    monkeypatch.setattr(rare_values, "VALUES_KEPT_WHOLE", 20)
-    monkeypatch.setattr(rare_values, "MOST_VALUES", 50)
+    monkeypatch.setattr(fields, "VALUES_KEPT_WHOLE", 20)
+    monkeypatch.setattr(fields, "MOST_VALUES", 50)
 
 
 @pytest.mark.usefixtures("few_values_kept")

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 import mcnet
 from mcnet._shared import arrays as shared_math
-from mcnet.bayes import likelihood, rare_values
-from mcnet.bayes import structure as panels
-from mcnet.bayes.likelihood import make_table
-from mcnet.bayes.structure import make_panels
+from mcnet.bayes import fields as pooling
+from mcnet.bayes import likelihood
+from mcnet.bayes import model as panels
+from mcnet.bayes.likelihood import make_cells
+from mcnet.bayes.model import make_panels
 
 KEPT = 6
 GRID = np.concatenate([[0.0], np.linspace(1e-4, 0.999, 120), [1.0]])
@@ -18,8 +19,8 @@ GRID = np.concatenate([[0.0], np.linspace(1e-4, 0.999, 120), [1.0]])
 
 @pytest.fixture(autouse=True)
 def few_values_kept(monkeypatch):
-    monkeypatch.setattr(rare_values, "VALUES_KEPT_WHOLE", 4)
-    monkeypatch.setattr(rare_values, "MOST_VALUES", KEPT)
+    monkeypatch.setattr(pooling, "VALUES_KEPT_WHOLE", 4)
+    monkeypatch.setattr(pooling, "MOST_VALUES", KEPT)
 
 
 def rows_of(seed, number, values, fields=1):
@@ -90,12 +91,12 @@ def test_sums_by_pieces_are_those_of_all_cells_at_once(monkeypatch):
     weight = rng.integers(1, 4, 900).astype(float)
     positives = weight * (rng.random(900) < 0.3)
     grid = make_panels(logits, weight, positives, 10)
-    whole = make_table(grid, logits, context, weight, positives, 40)
+    whole = make_cells(grid, logits, context, weight, positives, 40)
     sums = shared_math.sums_by(context, weight, 40)
     monkeypatch.setattr(likelihood, "ROWS_AT_A_TIME", 100)
     monkeypatch.setattr(shared_math, "ROWS_AT_A_TIME", 100)
-    pieces = make_table(grid, logits, context, weight, positives, 40)
-    for column in ("weight", "positives", "place"):
+    pieces = make_cells(grid, logits, context, weight, positives, 40)
+    for column in ("context", "panel", "weight", "positives", "place"):
         np.testing.assert_allclose(getattr(pieces, column), getattr(whole, column), rtol=1e-12)
     np.testing.assert_array_equal(shared_math.sums_by(context, weight, 40), sums)
     np.testing.assert_array_equal(shared_math.by_pieces(np.exp, logits), np.exp(logits))

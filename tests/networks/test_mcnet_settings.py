@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet.bayes import structure as family
+from mcnet.bayes import fields as family
 from mcnet.errors import CalibrationWarning, InputError, NotFittedError
 from mcnet.sketch.sketch import Sketch
 
@@ -77,7 +77,5 @@ def test_a_pair_of_fields_that_combine_in_too_many_ways_is_named(rows, monkeypat
     adding = mcnet.BayesMCNet(interactions=False).fit(scores, labels, field=field)
     np.testing.assert_allclose(fitted.predict(grid, asked), adding.predict(grid, asked), rtol=1e-9)
     third = field | {"c": np.arange(2_000) % 2}
-    contexts = Sketch.from_rows(scores, labels, field=third).contexts
-    sizes = [len(known) for known in contexts.values]
     with pytest.warns(CalibrationWarning, match="a × b"):
-        assert family.field_pairs(contexts.names, contexts.table.astype(np.int64), sizes) == [(0, 2), (1, 2)]
+        assert family.telling(Sketch.from_rows(scores, labels, field=third)).pairs == [(0, 2), (1, 2)]

@@ -8,18 +8,19 @@ import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IntArray, logit, sigmoid
 from mcnet._shared.messages import warn
-from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
-from mcnet.bayes.misfit import Misfit, earned_share, may_earn, mixed_with_isotonic
-from mcnet.bayes.posterior import BayesFit, FitUncertainty
-from mcnet.bayes.prior import EmpiricalBayes, Prior
-from mcnet.bayes.rare_values import (
+from mcnet.bayes.fields import (
     common_first,
     field_contributions,
     served_contexts,
-    telling_fields,
+    telling,
     without_fields,
     without_values,
 )
+from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
+from mcnet.bayes.isotonic import earned_share, may_earn, mixed_with_isotonic
+from mcnet.bayes.misfit import Misfit
+from mcnet.bayes.posterior import BayesFit, FitUncertainty
+from mcnet.bayes.prior import EmpiricalBayes, Prior
 from mcnet.bayes.tempering import PeriodEvidence, cells_of
 from mcnet.calibrators.base import MOST_WEIGHT, FieldUse, Fitted
 from mcnet.calibrators.parameters import balanced_field_use, check_count, check_penalties, warn_of_gaps
@@ -172,9 +173,7 @@ class BayesMCNet(TrainedCalibrator):
     def _solve(self, sketch: Sketch, earlier: EarlierFit | None, rows: PeriodBlocks | None = None) -> Fitted:
         """Find the maximum of the posterior and compile its curves."""
         warn_of_gaps(self.method, sketch)
-        pairs = None
-        if self.field_aware and self.alpha_balance == 0.0 and type(self.prior) in (type(None), EmpiricalBayes):
-            sketch, pairs, rows = self._with_telling_fields(sketch, rows, earlier)
+        sketch, pairs, rows = self._with_telling_fields(sketch, rows, earlier)
         served = sketch if self.field_aware else sketch.pooled()  # as its rows are served
         sketch = sketch.unfolded()
         kept: tuple[int, ...] = ()
@@ -186,14 +185,12 @@ class BayesMCNet(TrainedCalibrator):
             "balance": self.balance,
             "start": None if earlier is None else earlier.fit,
         }
-        evidence = None if rows is None else self._evidence(rows, sketch)
+        evidence = None if rows is None else self._evidence(rows, sketch, pairs)
         tempered = sketch if evidence is None else (1.0 / evidence.tempering) * sketch
         # Weights that were divided say how much rows of a period are worth, and not how well the scores are known.
         given["believed"] = evidence is None or evidence.tempering == 1.0
         if self.field_aware:
-            self.posterior_ = fit_bayes_sketch(
-                tempered, interactions=self.interactions, pairs=pairs, kept=kept, prior=self.prior, **given
-            )
+            self.posterior_ = fit_bayes_sketch(tempered, pairs=pairs, kept=kept, prior=self.prior, **given)
             if self.left_out_fields_:
                 useless = [sketch.contexts.names.index(name) for name in self.left_out_fields_]
                 self.posterior_ = self.posterior_.without_spread(useless)
@@ -251,28 +248,32 @@ class BayesMCNet(TrainedCalibrator):
     def _panels(self) -> int | None:
         return None if self.bins == "auto" else max(self.bins, 2)
 
-    def _evidence(self, rows: PeriodBlocks, sketch: Sketch) -> PeriodEvidence:
+    def _evidence(self, rows: PeriodBlocks, sketch: Sketch, pairs: list[tuple[int, int]]) -> PeriodEvidence:
         """Return what the periods say, with the contexts that the curves will have."""
         seen = sketch if self.field_aware else sketch.pooled()
-        fit = fit_quickly(seen, panels=self._panels, interactions=self.interactions and self.field_aware)
+        fit = fit_quickly(seen.contexts, panels=self._panels, pairs=pairs)
         blocks = [cells_of(block if self.field_aware else block.pooled(), seen.contexts) for block in rows.blocks]
         return PeriodEvidence(blocks, seen.contexts.table.astype(np.int64), fit)
 
     def _with_telling_fields(
         self, sketch: Sketch, rows: PeriodBlocks | None, earlier: EarlierFit | None
-    ) -> tuple[Sketch, list[tuple[int, int]] | None, PeriodBlocks | None]:
+    ) -> tuple[Sketch, list[tuple[int, int]], PeriodBlocks | None]:
         """Return the rows without the fields that add nothing, and the pairs of fields that add something.
 
-        A warm start leaves out what the earlier fit left out.
+        A warm start leaves out what the earlier fit left out, and keeps its pairs.
         """
+        if not self.field_aware:
+            return sketch, [], rows
         names = sketch.contexts.names
-        pairs = None
+        # A balance term needs every field, and a prior of one's own may say more of it than its rows.
+        judged = self.alpha_balance == 0.0 and type(self.prior) in (type(None), EmpiricalBayes)
         if earlier is not None:
             known = dict(zip(earlier.contexts.names, earlier.contexts.values, strict=True))
-            self.left_out_fields_ = tuple(name for name in names if known.get(name) == ())
-        elif len(names) > 1 and (telling := telling_fields(sketch)) is not None:
-            self.left_out_fields_ = tuple(name for field, name in enumerate(names) if field not in telling.fields)
-            pairs = telling.pairs
+            self.left_out_fields_ = tuple(name for name in names if known.get(name) == ()) if judged else ()
+            pairs = [(pair.first, pair.second) for pair in earlier.fit.combinations]
+        else:
+            fields, pairs = telling(sketch, judged=judged, interactions=self.interactions)
+            self.left_out_fields_ = tuple(name for field, name in enumerate(names) if field not in fields)
         if self.left_out_fields_:
             sketch = without_fields(sketch, self.left_out_fields_)
             if rows is not None:

@@ -13,36 +13,16 @@ from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
-from mcnet.bayes.likelihood import Table, make_table
+from mcnet.bayes.fields import combine, telling, without_rare
+from mcnet.bayes.likelihood import make_cells
+from mcnet.bayes.model import Incidence, Panels, State, make_panels, make_shapes, step_basis
 from mcnet.bayes.newton import Balance, Posterior, maximise, refine_balance
-from mcnet.bayes.posterior import BayesFit, Covariance, JointCovariance
-from mcnet.bayes.prior import (
-    COMBINATION_SHARE,
-    EXPECTED,
-    WIDE_LEVEL,
-    EmpiricalBayes,
-    Prior,
-    Strengths,
-    default_strengths,
-)
-from mcnet.bayes.rare_values import LEAST_INFORMATION, without_rare
-from mcnet.bayes.solver import Information
-from mcnet.bayes.structure import (
-    MOST_PAIRS,
-    Incidence,
-    Panels,
-    Shapes,
-    State,
-    combine,
-    field_pairs,
-    interacting_pairs,
-    make_panels,
-    make_shapes,
-    step_basis,
-)
+from mcnet.bayes.posterior import BayesFit, Covariance
+from mcnet.bayes.prior import WIDE_LEVEL, EmpiricalBayes, Prior, Strengths, default_strengths
 from mcnet.bayes.tempering import CellColumns
 from mcnet.curves.family import Combination, CurveFamily
 from mcnet.errors import InputError
+from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
 PANELS, BENDS = 48, 8
@@ -53,9 +33,6 @@ MANY_CONTEXTS = 2_000
 
 
 # Fitting BayesMCNet: maximise the posterior, learn the priors' strengths, keep the covariance.
-
-# Coefficients of several fields up to which their joint covariance is computed, which takes a fifth of a second.
-LARGEST_JOINT_COVARIANCE = 1_000
 
 
 def fit_bayes(
@@ -112,14 +89,13 @@ def fit_bayes(
     many = sum(size > 0 for size in sizes) > 1 or len(given) > MANY_CONTEXTS
     afforded = (PANELS_OF_SEVERAL, BENDS_OF_SEVERAL) if many else (PANELS, BENDS)
     grid = start.panels if start else make_panels(x, w, y, panels or afforded[0])
-    incidence = Incidence(expanded, counts)
-    table = make_table(grid, x, where, w, y, len(given))
+    shapes = start.shapes if start else make_shapes(grid, basis(grid), bends or afforded[1])
     prior = prior or EmpiricalBayes()
     expected = strengths or (start.strengths if start else prior.first(len(counts), len(combinations)))
     if not (strengths or start) and (not believed or grid.count <= 3):
         expected = replace(expected, level=WIDE_LEVEL, expected_level=WIDE_LEVEL)
-    shapes = start.shapes if start else make_shapes(grid, basis(grid), bends or afforded[1])
-    posterior = Posterior(table, shapes, incidence, expected)
+    incidence, rows = Incidence(expanded, counts), make_cells(grid, x, where, w, y, len(given))
+    posterior = Posterior(rows, shapes, incidence, expected)
     # Thousands of small products: on a busy machine threads would wait for each other at every one.
     with _threads().limit(limits=1, user_api="blas"):
         first, learnt = _first_state(posterior, combinations, start), None if strengths else prior
@@ -127,8 +103,7 @@ def fit_bayes(
         state, posterior, arrow = full.state, full.posterior, full.arrow
         if alpha_balance > 0:
             state = refine_balance(posterior, state, arrow, Balance(alpha_balance, normalize, len(sizes)))
-        joint = _joint_covariance(full.information, len(sizes)) if covariance else None
-        kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling), joint)
+        kept = Covariance(arrow.shared_covariance(), tuple(arrow.inverse), tuple(arrow.coupling))
     model = BayesFit(
         panels=grid,
         shapes=shapes,
@@ -136,13 +111,13 @@ def fit_bayes(
         strengths=posterior.strengths,
         combinations=tuple(combinations),
         covariance=kept if covariance else None,
-        rows_of_values=tuple(incidence.total(field, table.rows) for field in range(incidence.fields)),
+        rows_of_values=tuple(incidence.totals(rows.rows)),
         decrement=full.decrement,
         iterations=full.steps,
     )
     if not lift:
         return model
-    of_panels = posterior.table.expected(*posterior.contexts(state))
+    of_panels = rows.expected(posterior.evaluate(state))
     return _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
 
 
@@ -171,21 +146,6 @@ def _threads() -> Any:
     return ThreadpoolController()
 
 
-def _joint_covariance(information: Information, fields: int) -> JointCovariance | None:
-    """Return the covariance of several fields together; None for one field (its arrow is exact) or too many values."""
-    width, size = information.own.shape[1], len(information.shared)
-    if (
-        sum(size > 0 for size in information.incidence.sizes[:fields]) < 2
-        or size + width * sum(information.incidence.sizes[:fields]) > LARGEST_JOINT_COVARIANCE
-    ):
-        return None
-    matrix, start = information.joint(fields)
-    try:
-        return JointCovariance(np.asarray(np.linalg.inv(matrix), dtype=np.float64), start)
-    except np.linalg.LinAlgError:
-        return None
-
-
 def _combinations(
     codes: IntArray,
     sizes: Sequence[int],
@@ -193,8 +153,7 @@ def _combinations(
     start: BayesFit | None,
     information: FloatArray,
 ) -> list[Combination]:
-    least = LEAST_INFORMATION / (EXPECTED[0] * COMBINATION_SHARE)
-    found = [combine(codes, sizes, first, second, information, least) for first, second in pairs]
+    found = [combine(codes, sizes, first, second, information) for first, second in pairs]
     if start is None:
         return found
     if [(pair.first, pair.second) for pair in start.combinations] != [tuple(pair) for pair in pairs]:
@@ -226,10 +185,9 @@ _HELD = 1e-10
 def fit_bayes_sketch(
     sketch: Sketch,
     *,
-    panels: int | None,
-    interactions: bool,
-    alpha_balance: float,
-    balance: str,
+    panels: int | None = None,
+    alpha_balance: float = 0.0,
+    balance: str = "global",
     pairs: Sequence[tuple[int, int]] | None = None,
     start: BayesFit | None = None,
     strengths: Strengths | None = None,
@@ -241,73 +199,48 @@ def fit_bayes_sketch(
 ) -> BayesFit:
     """Fit the model to the cells of a sketch; values of a field from the number `kept` on share the common curve.
 
-    `pairs` of fields have their own deviations; None are as many as can.
+    `pairs` of fields have their own deviations: None are those that tell something, and of a later fit the same.
     """
     sizes = kept if kept is not None else tuple(len(known) for known in sketch.contexts.values)
     codes, which = without_rare(sketch.contexts.table, sizes)
     context = sketch.context if len(codes) == len(sketch.contexts) else which[sketch.context]
-    cells = CellColumns(sketch.logit, context, sketch.weight, sketch.positives)
-    given: dict[str, Any] = {
-        "panels": panels,
-        "alpha_balance": alpha_balance,
-        "normalize": balance,
-        "strengths": strengths,
-        "covariance": covariance,
-        "prior": prior,
-        "decrement": decrement,
-        "believed": believed,
-    }
-    chosen = interactions and pairs is None and start is None and _are_too_many(sizes)
-    if not interactions:
-        pairs = []
-    elif chosen:
-        start, pairs = _first_fit(cells, codes, sizes, {**given, "alpha_balance": 0.0})
-    elif start is not None:
+    if start is not None:
         pairs = [(pair.first, pair.second) for pair in start.combinations]
     elif pairs is None:
-        pairs = field_pairs(sketch.contexts.names, codes, sizes)
-    if chosen and start is not None and not pairs and alpha_balance == 0.0:
-        fitted = start  # nothing is left to be fitted
-    else:
-        fitted = fit_bayes(*cells, codes, sizes, pairs=pairs, start=start, **given)
+        pairs = telling(sketch).pairs
+    fitted = fit_bayes(
+        sketch.logit,
+        context,
+        sketch.weight,
+        sketch.positives,
+        codes,
+        sizes,
+        pairs=pairs,
+        panels=panels,
+        alpha_balance=alpha_balance,
+        normalize=balance,  # type: ignore[arg-type]
+        start=start,
+        strengths=strengths,
+        covariance=covariance,
+        prior=prior,
+        decrement=decrement,
+        believed=believed,
+    )
     # Where values share the common curve it is their own, and stays.
     whole = [size == len(known) for size, known in zip(sizes, sketch.contexts.values, strict=True)]
     return fitted.recentred(whole)
 
 
-def fit_quickly(sketch: Sketch, *, panels: int | None, interactions: bool) -> Callable[[CellColumns], BayesFit]:
-    """Return a function that fits cells with the contexts of a sketch, without their covariance."""
-    codes = sketch.contexts.table.astype(np.int64)
-    sizes = tuple(len(known) for known in sketch.contexts.values)
-    pairs: list[tuple[int, int]] = []
-    if interactions and _are_too_many(sizes):
-        whole = CellColumns(sketch.logit, sketch.context, sketch.weight, sketch.positives)
-        _, pairs = _first_fit(whole, codes, sizes, {"panels": panels, "covariance": False})
-    elif interactions:
-        pairs = field_pairs(sketch.contexts.names, codes, sizes)
+def fit_quickly(
+    contexts: Contexts, *, panels: int | None, pairs: Sequence[tuple[int, int]]
+) -> Callable[[CellColumns], BayesFit]:
+    """Return a function that fits cells with these contexts, without their covariance."""
+    codes, sizes = contexts.table.astype(np.int64), [len(known) for known in contexts.values]
 
     def fit(cells: CellColumns) -> BayesFit:
         return fit_bayes(*cells, codes, sizes, pairs=pairs, panels=panels, covariance=False, lift=False)
 
     return fit
-
-
-def _are_too_many(sizes: Sequence[int]) -> bool:
-    """Tell whether there are more pairs of fields than can have their own deviations."""
-    return len(sizes) * (len(sizes) - 1) // 2 > MOST_PAIRS
-
-
-def _first_fit(
-    cells: CellColumns, codes: IntArray, sizes: Sequence[int], given: dict[str, Any]
-) -> tuple[BayesFit, list[tuple[int, int]]]:
-    """Return a fit without pairs, ready for those that it asks for, and these pairs."""
-    first = fit_bayes(*cells, codes, sizes, **given)
-    logits, context, weight, positives = cells
-    p = scipy.special.expit(first.calibrate_contexts(codes, context, logits))
-    residual = sums_by(context, positives - weight * p, len(codes))
-    variance = sums_by(context, weight * p * (1.0 - p), len(codes))
-    pairs = interacting_pairs(codes, sizes, residual, variance)
-    return first.with_pairs(pairs), pairs
 
 
 def fit_one_curve(
@@ -322,15 +255,7 @@ def fit_one_curve(
     """Fit one curve for all rows: the balance term sees the field values, the curve does not."""
     contexts = sketch.contexts
     balanced = alpha_balance > 0.0 and bool(contexts.names)
-    alone = fit_bayes_sketch(
-        sketch.pooled(),
-        panels=panels,
-        interactions=False,
-        alpha_balance=0.0,
-        balance=balance,
-        start=start,
-        believed=believed,
-    )
+    alone = fit_bayes_sketch(sketch.pooled(), panels=panels, start=start, believed=believed)
     if not balanced:
         return alone
     fields = len(contexts.names)

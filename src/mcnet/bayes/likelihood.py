@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sigmoid, softplus, sums_by
-from mcnet.bayes.structure import Panels
+from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, MaskArray, sigmoid, softplus, sums_by
+from mcnet.bayes.model import Incidence, Panels
 
 STEEPEST_LOG_SLOPE = 8.0
 """Log-slopes (of raw logits) beyond ± this are penalised as strongly as all rows of the context weigh: a curve is a
 step or flat by then, and farther out exponentials lose their digits. Only very large weights reach it."""
-CHUNK = 2_000_000
-"""Numbers in the largest temporary array of one chunk of contexts."""
+CHUNK = 1_000_000
+"""Numbers in the largest temporary array."""
 
 
 @dataclass(frozen=True)
-class Table:
-    """Cells merged to one per context and panel: `[contexts, panels]` arrays.
+class Evaluation:
+    """What every context's curve is at some state: offsets `[contexts]`, log-slopes `[contexts, panels]`.
+
+    `logits` are the calibrated logits of the cells.
+    """
+
+    offset: FloatArray
+    log_slopes: FloatArray
+    slopes: FloatArray
+    logits: FloatArray
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Rows merged to one cell per context and panel that has any, in order of the contexts.
 
     `place` is the mean signed distance of the merged rows from the panel's edge towards the origin, so that
 
-        F[c, g] = offset[c] + Σ_{h before g} length[h] · exp(ψ[c, h]) + place[c, g] · exp(ψ[c, g])
+        F = offset[c] + Σ_{h before g} length[h] · exp(ψ[c, h]) + place · exp(ψ[c, g])
 
-    is the calibrated logit of the cell, ψ being the log-slope.
+    is the calibrated logit of a cell of context c and panel g, ψ being the log-slope.
     """
 
     panels: Panels
+    contexts: int
+    context: IntArray
+    panel: IntArray
     weight: FloatArray
     positives: FloatArray
     place: FloatArray
@@ -36,81 +53,115 @@ class Table:
     @cached_property
     def rows(self) -> FloatArray:
         """The weight of each context."""
-        return np.asarray(self.weight.sum(axis=1))
+        return sums_by(self.context, self.weight, self.contexts)
 
-    def panel_sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the weight, the positives and the summed places of each panel's rows."""
-        return self.weight.sum(axis=0), self.positives.sum(axis=0), (self.weight * self.place).sum(axis=0)
-
-    def calibrated(self, offset: FloatArray, log_slopes: FloatArray) -> FloatArray:
-        """Return F, the calibrated logit, of every cell."""
+    def evaluate(self, offset: FloatArray, log_slopes: FloatArray) -> Evaluation:
+        """Return the curves of all contexts, and the cells on them."""
         with np.errstate(over="ignore", invalid="ignore"):
             slopes = np.exp(log_slopes)
-            return np.asarray(offset[:, None] + slopes @ self.panels.crossed.T + self.place * slopes)
+            edges = slopes @ self.panels.crossed.T
+            near = edges[self.context, self.panel] + self.place * slopes[self.context, self.panel]
+            return Evaluation(offset, log_slopes, slopes, offset[self.context] + near)
 
-    def loss(self, offset: FloatArray, log_slopes: FloatArray) -> float:
+    def loss(self, at: Evaluation) -> float:
         """Return minus the log-likelihood (a sum over rows, not a mean)."""
-        logits = self.calibrated(offset, log_slopes)
         with np.errstate(over="ignore", invalid="ignore"):
-            value = float(np.vdot(self.weight, softplus(logits)) - np.vdot(self.positives, logits))
-        value += 0.5 * float((1.0 + self.rows) @ np.square(self._beyond(log_slopes)).sum(axis=1))
+            value = float(self.weight @ softplus(at.logits) - self.positives @ at.logits)
+        beyond = self._beyond(at)
+        if beyond is not None:
+            value += 0.5 * float((1.0 + self.rows) @ np.square(beyond).sum(axis=1))
         return value if np.isfinite(value) else np.inf
 
-    def expected(self, offset: FloatArray, log_slopes: FloatArray) -> float:
+    def expected(self, at: Evaluation) -> float:
         """Return the positives that all cells together are expected to have."""
-        return float(np.sum(self.weight * sigmoid(self.calibrated(offset, log_slopes))))
+        return float(self.weight @ sigmoid(at.logits))
 
-    def reach(self, rows: FloatArray, slopes: FloatArray) -> FloatArray:
-        """Σ_g rows[c, g] · ∂F[c, g] / ∂ψ[c, h]: what lies beyond a panel crosses it whole."""
-        return np.asarray(slopes * (rows @ self.panels.crossed + self.place * rows))
+    def reach(self, residual: FloatArray, slopes: FloatArray) -> FloatArray:
+        """Sum residual · ∂F / ∂ψ over the cells of each context: `[contexts, panels]`."""
+        table = np.zeros_like(slopes)
+        table[self.context, self.panel] = residual
+        crossing = table @ self.panels.crossed
+        crossing[self.context, self.panel] += self.place * residual
+        return np.asarray(slopes * crossing)
 
-    def gradient(self, offset: FloatArray, log_slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def gradient(self, at: Evaluation) -> tuple[FloatArray, FloatArray]:
         """Return derivatives of the loss: `[contexts]` by the offset and `[contexts, panels]` by the log-slopes."""
-        residual = self.weight * sigmoid(self.calibrated(offset, log_slopes)) - self.positives
-        by_slope = self.reach(residual, np.exp(log_slopes))
-        return residual.sum(axis=1), by_slope + (1.0 + self.rows)[:, None] * self._beyond(log_slopes)
+        residual = self.weight * sigmoid(at.logits) - self.positives
+        by_slope, beyond = self.reach(residual, at.slopes), self._beyond(at)
+        if beyond is not None:
+            by_slope += (1.0 + self.rows)[:, None] * beyond
+        return sums_by(self.context, residual, self.contexts), by_slope
 
     def information(
-        self, offset: FloatArray, log_slopes: FloatArray, lift: FloatArray, along: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Fisher information of the coefficients of contexts: its sum `[S, S]`, its products with `along` `[c, P, S]`.
+        self, at: Evaluation, lift: FloatArray, along: FloatArray, incidence: Incidence
+    ) -> tuple[FloatArray, FloatArray, list[FloatArray]]:
+        """Fisher information of the coefficients of contexts: a cell counts `p(1−p)` of its weight.
 
-        `lift` `[1 + panels, S]` takes coefficients to (offset, log-slope of every panel); `along` `[S, P]` are
-        directions. A cell counts `p(1−p)` of its weight.
+        `lift` `[1 + panels, S]` takes coefficients to (offset, log-slope of every panel), `along` `[S, P]` takes the
+        numbers of a value to coefficients. Returned are the sum over all cells `[S, S]`, the sum over each context
+        along the numbers `[contexts, P, P]`, and between numbers and coefficients the sum over each value's contexts,
+        `[values, P, S]` for every field.
         """
-        contexts, panels = log_slopes.shape
-        total, cross = np.zeros((lift.shape[1],) * 2), np.empty((contexts, along.shape[1], lift.shape[1]))
-        index, stiff = np.arange(panels), self._beyond(log_slopes)
-        size = max(1, CHUNK // (panels * max(panels, lift.shape[1])))
-        for start in range(0, contexts, size):
-            some = slice(start, start + size)
-            slopes = np.exp(log_slopes[some])
-            chance = sigmoid(self._part(some).calibrated(offset[some], log_slopes[some]))
-            rows = self.weight[some] * chance * (1.0 - chance)
-            by_slope = slopes[:, None, :] * self.panels.crossed
-            by_slope[:, index, index] += self.place[some] * slopes
-            moves = by_slope @ lift[1:]
-            moves += lift[0]
-            total += moves.reshape(-1, lift.shape[1]).T @ (moves * rows[:, :, None]).reshape(-1, lift.shape[1])
-            cross[some] = np.swapaxes(moves @ along * rows[:, :, None], 1, 2) @ moves
-        if stiff.any():
-            held = (1.0 + self.rows)[:, None] * (stiff != 0.0)
-            total += (lift[1:].T * held.sum(axis=0)) @ lift[1:]
-            cross += np.swapaxes(held[:, :, None] * (lift[1:] @ along), 1, 2) @ lift[1:]
-        return total, cross
+        size, width = along.shape
+        total, own = np.zeros((size, size)), np.zeros((self.contexts, width, width))
+        coupled = np.zeros((sum(incidence.sizes), width * size))
+        for contexts, cells, filled in self._groups(size):
+            moves = self._moves(at, contexts, cells, lift)
+            chance = sigmoid(at.logits[cells])
+            moves *= np.sqrt(filled * self.weight[cells] * chance * (1.0 - chance))[:, :, None]
+            numbers = moves @ along
+            of_numbers = np.swapaxes(numbers, 1, 2)
+            own[contexts] = of_numbers @ numbers
+            if incidence.fields:
+                incidence.add(coupled, contexts, (of_numbers @ moves).reshape(len(contexts), -1))
+            flat = moves.reshape(-1, size)
+            total += flat.T @ flat
+        beyond = self._beyond(at)
+        if beyond is not None:  # a spring on each such log-slope
+            for context, panel in np.argwhere(beyond):
+                move, number = lift[1 + panel], lift[1 + panel] @ along
+                held = 1.0 + self.rows[context]
+                total += held * np.outer(move, move)
+                own[context] += held * np.outer(number, number)
+                incidence.add(coupled, np.array([context]), held * np.outer(number, move).reshape(1, -1))
+        return total, own, [part.reshape(len(part), width, size) for part in incidence.split(coupled)]
 
-    def _part(self, contexts: slice) -> Table:
-        return Table(self.panels, self.weight[contexts], self.positives[contexts], self.place[contexts])
+    def _moves(self, at: Evaluation, contexts: IntArray, cells: IntArray, lift: FloatArray) -> FloatArray:
+        """Return the derivatives of the calibrated logits of some cells by the coefficients of their contexts."""
+        by_slope = self.panels.crossed[self.panel[cells]]
+        row, column = np.indices(cells.shape)
+        by_slope[row, column, self.panel[cells]] += self.place[cells]
+        by_slope *= at.slopes[contexts][:, None, :]
+        moves = by_slope.reshape(-1, by_slope.shape[2]) @ lift[1:] + lift[0]
+        return np.asarray(moves.reshape(*cells.shape, -1))
 
-    def _beyond(self, log_slopes: FloatArray) -> FloatArray:
-        """Return how far log-slopes are beyond what is allowed, with their sign."""
-        away = log_slopes - np.log(self.panels.scale)
-        return np.asarray(away - np.clip(away, -STEEPEST_LOG_SLOPE, STEEPEST_LOG_SLOPE))
+    def _groups(self, size: int) -> Iterator[tuple[IntArray, IntArray, MaskArray]]:
+        """Yield contexts with about as many cells: their indices `[n]`, and those of their cells `[n, k]`.
+
+        k is a power of 2; a context with fewer cells repeats its last one, which is then not `filled`.
+        """
+        counts = np.bincount(self.context, minlength=self.contexts)
+        first = np.cumsum(counts) - counts
+        width = 1 << np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
+        for most in np.unique(width[counts > 0]).tolist():
+            members, places = np.flatnonzero((width == most) & (counts > 0)), np.arange(most)
+            at_once = max(1, CHUNK // (most * size))
+            for start in range(0, len(members), at_once):
+                contexts = members[start : start + at_once]
+                last = counts[contexts, None] - 1
+                yield contexts, first[contexts, None] + np.minimum(places, last), places <= last
+
+    def _beyond(self, at: Evaluation) -> FloatArray | None:
+        """Return how far log-slopes are beyond what is allowed, with their sign; None if none is."""
+        low, high = np.log(self.panels.scale) + STEEPEST_LOG_SLOPE * np.array([-1.0, 1.0])
+        if float(at.log_slopes.min(initial=0.0)) >= low and float(at.log_slopes.max(initial=0.0)) <= high:
+            return None
+        return np.asarray(at.log_slopes - np.clip(at.log_slopes, low, high))
 
 
-def make_table(
+def make_cells(
     panels: Panels, logits: FloatArray, contexts: IntArray, weight: FloatArray, positives: FloatArray, count: int
-) -> Table:
+) -> Cells:
     """Merge cells of the same context and panel; `count` is the number of contexts.
 
     Cells are read in pieces, so that millions of them take no memory worth naming.
@@ -124,5 +175,6 @@ def make_table(
         key = contexts[piece].astype(np.int64) * panels.count + panel
         for column, part in zip(sums, (weight[piece], positives[piece], weight[piece] * place), strict=True):
             column += sums_by(key, part, sums.shape[1])
-    rows, clicks, places = sums.reshape(3, count, panels.count)
-    return Table(panels, rows, clicks, np.divide(places, rows, out=np.zeros_like(rows), where=rows > 0.0))
+    used = np.flatnonzero(sums[0] > 0.0)
+    rows, clicks, places = sums[:, used]
+    return Cells(panels, count, *np.divmod(used, panels.count), rows, clicks, places / rows)

@@ -8,33 +8,35 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, sigmoid
-from mcnet.bayes.likelihood import Table
+from mcnet._shared.arrays import FloatArray, sigmoid, sums_by
+from mcnet.bayes.likelihood import Cells, Evaluation
+from mcnet.bayes.model import Incidence, Shapes, State
 from mcnet.bayes.prior import Prior, Strengths
-from mcnet.bayes.solver import Arrow, Information, NewtonSystem
-from mcnet.bayes.structure import Incidence, Shapes, State
+from mcnet.bayes.solver import Arrow, Information, solve
 
 LONGEST = 2.0
 """No log-slope may move by more than this in one step: an exponential leads far astray."""
-NEAR = 1.0
-"""Strengths are learnt once a step is expected to gain no more than half of this."""
+NEAR, NEAR_PER_VALUE = 1.0, 0.2
+"""Strengths are learnt once a step is expected to gain no more than half of this, for all or per value of a field."""
 SETTLED = 0.05
 """Variances of the priors to five per cent: the evidence is flat around its maximum."""
-DECREMENT, RELATIVE_DECREMENT = 1e-5, 1e-9
-"""The maximum counts as reached when twice what is still to be gained is below this, or this share of the loss."""
+DECREMENT, RELATIVE_DECREMENT, OF_SEVERAL = 1e-5, 1e-9, 1e-6
+"""The maximum counts as reached when twice what is still to be gained is below this, or this share of the loss; with
+several fields a step takes long, and the last share moves no log-loss that anyone looks at."""
+SHORTEST = 0.3
+"""A step after one that hardly gained anything is at least so long."""
 MOST_LEARNT = 15
 """The strengths are learnt so many times at most: those that fade would take very many small steps."""
-BOLDER = 1.5
-"""Variances approach their fixed point from one side, most of them slowly: longer steps get there sooner."""
-ROUGHLY = 1e-4
-"""How closely directions are computed with several fields, as a squared error."""
+BOLDER, BOLDEST = 1.5, 6.0
+"""Variances approach their fixed point from one side, some of them slowly: while one moves on in the same direction its
+steps get longer by this factor, up to so many times."""
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Minus the log-posterior of a `State`: the loss of the table plus quadratic priors."""
+    """Minus the log-posterior of a `State`: the loss of the cells plus quadratic priors."""
 
-    table: Table
+    cells: Cells
     shapes: Shapes
     incidence: Incidence
     strengths: Strengths
@@ -42,28 +44,32 @@ class Posterior:
     @cached_property
     def centre(self) -> FloatArray:
         """The prior mean of the shared vector: the curve that leaves the score as it is."""
-        panels, mean = self.table.panels, np.zeros(1 + self.shapes.basis.shape[1])
+        panels, mean = self.cells.panels, np.zeros(1 + self.shapes.basis.shape[1])
         mean[0] = panels.centre + panels.scale * float(panels.edges[panels.origin])
         return mean
 
-    def contexts(self, state: State) -> tuple[FloatArray, FloatArray]:
-        """Return offset `[contexts]` and log-slopes `[contexts, panels]`."""
+    def evaluate(self, state: State) -> Evaluation:
+        """Return the curves of all contexts at a state."""
         shapes = self.shapes
         moved = self.incidence.gather(state.values, shapes.deviation.shape[1])
-        log_slopes = moved @ shapes.bends.T + (shapes.basis @ state.shared[1:] + np.log(self.table.panels.scale))
-        return state.shared[0] + moved @ shapes.deviation[0], log_slopes
+        log_slopes = moved @ shapes.bends.T + (shapes.basis @ state.shared[1:] + np.log(self.cells.panels.scale))
+        return self.cells.evaluate(state.shared[0] + moved @ shapes.deviation[0], log_slopes)
 
     def value(self, state: State) -> float:
         """Return minus the log-posterior, up to a constant."""
+        return self.cells.loss(self.evaluate(state)) + self.penalty(state)
+
+    def penalty(self, state: State) -> float:
+        """Return minus the logarithm of the prior, up to a constant."""
         away = state.shared - self.centre
         penalty = away @ self.shared_precision @ away
         for precision, numbers in zip(self.precisions, state.values, strict=True):
             penalty += np.sum(numbers**2 @ precision)
-        return self.table.loss(*self.contexts(state)) + 0.5 * float(penalty)
+        return 0.5 * float(penalty)
 
-    def gradient(self, state: State) -> State:
-        """Return the derivative of `value` by every parameter."""
-        by_offset, by_slope = self.table.gradient(*self.contexts(state))
+    def gradient(self, state: State, at: Evaluation) -> State:
+        """Return the derivative of `value` by every parameter, given the curves there."""
+        by_offset, by_slope = self.cells.gradient(at)
         return self.pull_back(state, np.column_stack([by_offset, by_slope @ self.shapes.basis]))
 
     def pull_back(self, state: State, by_context: FloatArray) -> State:
@@ -74,17 +80,11 @@ class Posterior:
         values = [total + numbers * precision for total, numbers, precision in totals]
         return State(by_context.sum(axis=0) + prior, values)
 
-    def information(self, state: State) -> Information:
+    def information(self, at: Evaluation) -> Information:
         """Return the Fisher information of the likelihood, plus the prior precision."""
-        shared, cross = self.table.information(*self.contexts(state), self.shapes.lift, self.shapes.deviation)
-        return Information(
-            incidence=self.incidence,
-            shared=shared,
-            own=cross @ self.shapes.deviation,
-            couplings=self.incidence.totals(cross),
-            prior=self.shared_precision,
-            precision=self.precisions,
-        )
+        shapes = self.shapes
+        shared, own, couplings = self.cells.information(at, shapes.lift, shapes.deviation, self.incidence)
+        return Information(self.incidence, shared + self.shared_precision, own, couplings, self.precisions)
 
     @cached_property
     def shared_precision(self) -> FloatArray:
@@ -103,10 +103,9 @@ class Maximum(NamedTuple):
     state: State
     posterior: Posterior
     arrow: Arrow
-    information: Information
-    decrement: float = 0.0
+    decrement: float
     """Twice what the last step was expected to gain."""
-    steps: int = 0
+    steps: int
 
 
 def maximise(
@@ -116,46 +115,82 @@ def maximise(
 
     It ends where neither moves. Without a prior the strengths stay as they are.
     """
-    value, settled, taken, times, length = posterior.value(state), prior is None, 0, 0, 1.0
+    learning = _Learning(prior)
+    taken, length = 0, 1.0
+    near = max(NEAR, NEAR_PER_VALUE * sum(posterior.incidence.sizes))
+    at = posterior.evaluate(state)
+    loss = posterior.cells.loss(at)
+    share = OF_SEVERAL if posterior.incidence.several else RELATIVE_DECREMENT
+    gain = max(gain, DECREMENT + share * loss)
     while True:
         taken += 1
-        information = posterior.information(state)
+        information = posterior.information(at)
         arrow = Arrow(information)
-        gradient = posterior.gradient(state)
-        direction = NewtonSystem(information, arrow).solve(gradient, ROUGHLY)
+        gradient = posterior.gradient(state, at)
+        direction = solve(information, arrow, gradient)
         decrement = gradient.dot(direction)
-        moved, gained, length = _search(posterior, state, direction, value, decrement, min(1.0, 2.0 * length))
-        enough = decrement < max(DECREMENT + RELATIVE_DECREMENT * abs(value), gain)
-        if gained is None or (settled and enough) or taken >= steps:
-            return Maximum(moved, posterior, arrow, information, decrement, taken)
-        state, value = moved, value - gained
-        if prior is not None and not settled and decrement < NEAR * max(1, sum(posterior.incidence.sizes) // 50):
-            shared = arrow.shared_covariance()
-            variances = arrow.value_variances(shared)
-            away = State(state.shared - posterior.centre, state.values)
-            learnt = prior.learn(posterior.strengths, posterior.shapes, away, variances, shared)
-            change = learnt.logarithms() - posterior.strengths.logarithms()
-            times += 1
-            settled = bool(np.max(np.abs(change)) < SETTLED) or times == MOST_LEARNT
-            bolder = posterior.strengths.scaled(np.exp(np.clip(BOLDER * change, -2.0, 2.0))).bounded()
-            posterior = replace(posterior, strengths=bolder)
-            value = posterior.value(state)
+        found = _search(posterior, state, loss, direction, decrement, length)
+        if found is None:
+            return Maximum(state, posterior, arrow, decrement, taken)
+        state, at, loss, length = found
+        if (learning.settled and decrement < gain) or taken >= steps:
+            return Maximum(state, posterior, arrow, decrement, taken)
+        if not learning.settled and decrement < near:
+            posterior = learning.step(posterior, state, arrow)
+
+
+class _Learning:
+    """The fixed-point iteration of the strengths of the priors."""
+
+    def __init__(self, prior: Prior | None) -> None:
+        self.prior = prior
+        self.settled = prior is None
+        self._steps = 0
+        self._change = self._boldness = np.zeros(1)
+
+    def step(self, posterior: Posterior, state: State, arrow: Arrow) -> Posterior:
+        """Return the posterior under strengths that are better, given the last curvature."""
+        assert self.prior is not None
+        before, shared = posterior.strengths, arrow.shared_covariance()
+        away = State(state.shared - posterior.centre, state.values)
+        learnt = self.prior.learn(before, posterior.shapes, away, arrow.value_variances(shared), shared)
+        change = learnt.logarithms() - before.logarithms()
+        onwards = change * self._change > 0.0
+        self._boldness = np.where(onwards, np.minimum(BOLDER * self._boldness, BOLDEST), 1.0)
+        self._change = change
+        self._steps += 1
+        self.settled = float(np.max(np.abs(change))) < SETTLED or self._steps == MOST_LEARNT
+        bolder = before.scaled(np.exp(np.clip(self._boldness * change, -2.0, 2.0))).bounded()
+        return replace(posterior, strengths=bolder)
 
 
 def _search(
-    posterior: Posterior, state: State, direction: State, value: float, decrement: float, length: float
-) -> tuple[State, float | None, float]:
-    """Go along a direction as far as it gains; return the state, the gain and the length, None if nothing gains."""
+    posterior: Posterior, state: State, loss: float, direction: State, decrement: float, length: float
+) -> tuple[State, Evaluation, float, float] | None:
+    """Go along a direction as far as it gains; return the state, its curves and loss and the next length, or None."""
     moved = posterior.incidence.gather(direction.values, posterior.shapes.deviation.shape[1])
     bent = moved @ posterior.shapes.bends.T + posterior.shapes.basis @ direction.shared[1:]
     length = min(length, LONGEST / max(float(np.abs(bent).max(initial=0.0)), 1e-300))
+    value = loss + posterior.penalty(state)
     while length > 1e-6:
         there = state.plus(-length, direction)
-        gained = value - posterior.value(there)
+        at = posterior.evaluate(there)
+        lost = posterior.cells.loss(at)
+        gained = value - lost - posterior.penalty(there)
         if gained >= 1e-4 * length * decrement - 1e-12 * abs(value):
-            return there, gained, length
+            return there, at, lost, _next_length(length, gained, decrement)
         length *= 0.5
-    return state, None, length
+    return None
+
+
+def _next_length(length: float, gained: float, decrement: float) -> float:
+    """Return how long the next step should be, given what this one gained: along a parabola, 1 if that fits.
+
+    The Fisher information may take a curve to be less bent than it is; then full steps jump over the maximum for ever.
+    """
+    if gained > 0.25 * length * decrement:
+        return 1.0
+    return float(np.clip(0.5 * length * length * decrement / (length * decrement - gained), SHORTEST, 1.0))
 
 
 # MCNet's field-balance regulariser on top of the posterior.
@@ -179,17 +214,16 @@ class Balance:
 
     def value_and_gradient(self, posterior: Posterior, state: State) -> tuple[float, State]:
         """Return the balanced objective (a sum over rows) and its derivative."""
-        table, incidence = posterior.table, posterior.incidence
-        offset, log_slopes = posterior.contexts(state)
-        chance = sigmoid(table.calibrated(offset, log_slopes))
-        bias = np.sum(table.weight * chance - table.positives, axis=1)
-        rows = table.weight.sum(axis=1)
-        total, clicks = float(rows.sum()), float(table.positives.sum())
+        cells, incidence = posterior.cells, posterior.incidence
+        at = posterior.evaluate(state)
+        chance = sigmoid(at.logits)
+        bias = sums_by(cells.context, cells.weight * chance - cells.positives, cells.contexts)
+        total, clicks = float(cells.weight.sum()), float(cells.positives.sum())
         rounding = (1e-3 * max(clicks, 1.0) / total) ** 2
         pull = np.zeros(len(bias))
-        value = posterior.value(state)
+        value = cells.loss(at) + posterior.penalty(state)
         for field in range(self.fields):
-            counts = incidence.total(field, rows[:, None])[:, 0]
+            counts = incidence.total(field, cells.rows[:, None])[:, 0]
             seen = counts > 0
             if seen.sum() < 2:
                 continue
@@ -202,11 +236,10 @@ class Balance:
             by_value = factor * away / (seen.sum() * spread * unit)
             codes = incidence.codes[:, field]
             pull += np.where(codes >= 0, by_value[np.maximum(codes, 0)], 0.0)
-        residual = pull[:, None] * table.weight * chance * (1.0 - chance)
-        by_context = np.column_stack(
-            [residual.sum(axis=1), table.reach(residual, np.exp(log_slopes)) @ posterior.shapes.basis]
-        )
-        gradient = posterior.gradient(state)
+        residual = pull[cells.context] * cells.weight * chance * (1.0 - chance)
+        by_offset = sums_by(cells.context, residual, cells.contexts)
+        by_context = np.column_stack([by_offset, cells.reach(residual, at.slopes) @ posterior.shapes.basis])
+        gradient = posterior.gradient(state, at)
         extra = posterior.pull_back(State(posterior.centre, [0.0 * v for v in state.values]), by_context)
         return value, gradient.plus(1.0, extra)
 

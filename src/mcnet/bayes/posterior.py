@@ -12,9 +12,9 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IndexArray, IntArray
-from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS, SMALLEST, Strengths, default_strengths
+from mcnet.bayes.model import Panels, Shapes, State
+from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS, SMALLEST, Strengths
 from mcnet.bayes.solver import own_variances
-from mcnet.bayes.structure import Panels, Shapes, State
 from mcnet.curves.curves import CurveUncertainty, kept_places
 from mcnet.curves.family import Combination, CurveFamily
 from mcnet.errors import NotFittedError
@@ -27,40 +27,15 @@ WORTH_ANOTHER_STEP = 1.0
 
 
 @dataclass(frozen=True)
-class JointCovariance:
-    """The posterior covariance of the shared coefficients and the numbers of all values of all fields."""
-
-    matrix: FloatArray
-    start: tuple[int, ...]
-    """The row at which each field's numbers start."""
-
-    def rows(self, field: int, values: slice, width: int) -> IntArray:
-        """Return the rows of the numbers of some values of a field: `[values, width]`."""
-        first = self.start[field] + width * np.arange(values.start, values.stop)
-        return np.asarray(first[:, None] + np.arange(width))
-
-    def mean_of(self, shares: list[FloatArray | None], width: int) -> FloatArray:
-        """Return the weights `[rows, width]` that sum up the mean numbers of the fields that have shares."""
-        weights = np.zeros((len(self.matrix), width))
-        for start, share in zip(self.start, shares, strict=True):
-            for number in range(width if share is not None else 0):
-                assert share is not None
-                weights[start + number : start + number + width * len(share) : width, number] = share
-        return weights
-
-
-@dataclass(frozen=True)
 class Covariance:
     """The Laplace posterior covariance: the shared block, each value's block, and what couples them.
 
-    With several fields these leave out what couples values of different fields; `fields`, unless there are very many
-    values, has it all, for the fields but not for their combinations.
+    With several fields these leave out what couples values of different fields.
     """
 
     shared: FloatArray
     blocks: tuple[FloatArray, ...]
     coupling: tuple[FloatArray, ...]
-    fields: JointCovariance | None = None
 
 
 @dataclass(frozen=True)
@@ -116,24 +91,6 @@ class BayesFit:
         shared = self.state.shared.copy()
         shared[0] += offset
         return replace(self, state=State(shared, self.state.values))
-
-    def with_pairs(self, pairs: Sequence[tuple[int, int]]) -> BayesFit:
-        """Return the same curves as a model of these pairs of fields, without a combination yet: to continue from."""
-        width = self.shapes.deviation.shape[1]
-        default = default_strengths(len(pairs), len(pairs)).values
-        return replace(
-            self,
-            state=State(self.state.shared, [*self.state.values, *(np.zeros((0, width)) for _ in pairs)]),
-            strengths=replace(
-                self.strengths,
-                values=(*self.strengths.values, *default),
-                expected=(*self.strengths.expected, *default),
-            ),
-            combinations=tuple(
-                Combination(first, second, len(self.state.values[second]), np.zeros(0, dtype=np.int64))
-                for first, second in pairs
-            ),
-        )
 
     def without_values(self) -> BayesFit:
         """Return the shared curve alone, as a model without fields."""
@@ -425,34 +382,20 @@ class _Variances:
     def _moments(self, field: int | None, others: list[int], values: slice | None) -> _Moments:
         """Return covariances of shared coefficients, of values' numbers, of the sum of other fields' mean numbers."""
         width, size = self.fit.shapes.deviation.shape[1], len(self.shared)
-        joint = self.fit.required_covariance().fields
-        if joint is None:
-            mean_coupling = sum(
-                (np.tensordot(self.shares[f], self.coupling[f], 1) for f in others), np.zeros((width, size))
-            )
-            mean = sum((np.tensordot(self.shares[f] ** 2, self.blocks[f], 1) for f in others), np.zeros((width, width)))
-            mean_shared = -mean_coupling @ self.shared
-            mean = mean - mean_shared @ mean_coupling.T
-            if field is not None and values is not None:
-                coupling = self.coupling[field][values]
-                own_shared = -coupling @ self.shared
-                own = self.blocks[field][values] - own_shared @ np.swapaxes(coupling, 1, 2)
-                return _Moments(self.shared, own_shared, own, mean_shared, -(own_shared @ mean_coupling.T), mean)
-            shared = self.shared
-        else:
-            weights = joint.mean_of([self.shares[f] if f != field else None for f in range(len(joint.start))], width)
-            with_mean = joint.matrix @ weights
-            shared, mean_shared, mean = joint.matrix[:size, :size], with_mean[:size].T, weights.T @ with_mean
-            if field is not None and values is not None:
-                rows = joint.rows(field, values, width)
-                own_shared = joint.matrix[rows][:, :, :size]
-                own = np.stack([joint.matrix[np.ix_(place, place)] for place in rows])
-                return _Moments(shared, own_shared, own, mean_shared, with_mean[rows], mean)
+        coupling = sum((np.tensordot(self.shares[f], self.coupling[f], 1) for f in others), np.zeros((width, size)))
+        mean = sum((np.tensordot(self.shares[f] ** 2, self.blocks[f], 1) for f in others), np.zeros((width, width)))
+        mean_shared = -coupling @ self.shared
+        mean = mean - mean_shared @ coupling.T
+        if field is not None and values is not None:
+            of_values = self.coupling[field][values]
+            own_shared = -of_values @ self.shared
+            own = self.blocks[field][values] - own_shared @ np.swapaxes(of_values, 1, 2)
+            return _Moments(self.shared, own_shared, own, mean_shared, -(own_shared @ coupling.T), mean)
         own = np.zeros((1, width, width))
         if field is not None:
             own[0] = np.diag(1.0 / self.precision[field])
         nothing = np.zeros((1, width, width))
-        return _Moments(shared, np.zeros((1, width, size)), own, mean_shared, nothing, mean)
+        return _Moments(self.shared, np.zeros((1, width, size)), own, mean_shared, nothing, mean)
 
     def _variance_of_strengths(self, field: int) -> FloatArray:
         """Return the variance of the logarithm of the strength behind each number of a field's values."""

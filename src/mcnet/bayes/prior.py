@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import dataclasses
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray
-from mcnet.bayes.structure import Shapes, State
+from mcnet.bayes.model import Shapes, State
 
 # Expectations before any data, as variances: how much values of a field differ in offset (0.3 logits), in log-slope
 # (0.15), and how far their log-slopes, and the shared one, wander from one standard deviation of the scores to the
@@ -40,9 +41,9 @@ class Strengths:
     values: tuple[FloatArray, ...]
     shared: float
     expected: tuple[FloatArray, ...]
-    level: FloatArray = field(default_factory=EXPECTED_LEVEL.copy)
+    level: FloatArray = dataclasses.field(default_factory=EXPECTED_LEVEL.copy)
     """Of the level and the log-slope of the common curve."""
-    expected_level: FloatArray = field(default_factory=EXPECTED_LEVEL.copy)
+    expected_level: FloatArray = dataclasses.field(default_factory=EXPECTED_LEVEL.copy)
 
     def value_precision(self, field: int, shapes: Shapes) -> FloatArray:
         """Return the prior precision of (a, b, u₁…u_J) of one field's values."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, logit, sigmoid, sums_by
-from mcnet.bayes.rare_values import MOST_INFORMATION
+from mcnet.bayes.fields import MOST_INFORMATION
 from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch
 from mcnet.bayes.posterior import BayesFit, uncertainty_of
 from mcnet.calibrators.base import Calibrator
@@ -268,9 +268,6 @@ def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool) -> BayesFi
             options["pairs"] = [] if information < MOST_INFORMATION else None
     return fit_bayes_sketch(
         sketch,
-        interactions=True,
-        alpha_balance=0.0,
-        balance="global",
         start=start,
         strengths=None if start is None else start.strengths,
         covariance=covariance,

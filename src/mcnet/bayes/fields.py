@@ -12,9 +12,11 @@ import scipy
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, log_loss_sum, sigmoid, sums_by
+from mcnet._shared.messages import warn
+from mcnet.bayes.model import State
 from mcnet.bayes.posterior import BayesFit
-from mcnet.bayes.prior import EXPECTED, LARGEST
-from mcnet.bayes.structure import MOST_COMBINATIONS, MOST_PAIRS, State
+from mcnet.bayes.prior import COMBINATION_SHARE, EXPECTED, LARGEST
+from mcnet.curves.family import Combination
 from mcnet.rows.contexts import ANY, Contexts, distinct_combinations, distinct_contexts
 from mcnet.sketch.grid import Cells
 from mcnet.sketch.sketch import Sketch
@@ -132,6 +134,14 @@ RATE_BINS = 100
 """Ranges of the score with equally many rows, whose positive rates are what fields are to improve."""
 
 
+MOST_PAIRS = 15
+"""Pairs of fields that get their own deviations, at most: those of six fields."""
+MOST_COMBINATIONS = 200_000
+"""A pair of fields with more combinations than this gets no deviations of its own."""
+COMBINATIONS_KEPT_WHOLE = 10_000
+"""A pair with more combinations leaves out those that the data cannot tell from the sum of the two fields."""
+
+
 class Telling(NamedTuple):
     """Which fields and pairs of fields the rows of a sketch say anything about."""
 
@@ -139,38 +149,58 @@ class Telling(NamedTuple):
     pairs: list[tuple[int, int]]
 
 
-def telling_fields(sketch: Sketch) -> Telling | None:
-    """Return the fields and pairs that tell more than chance would; None where there are too few rows to judge.
+def telling(sketch: Sketch, *, judged: bool = True, interactions: bool = True) -> Telling:
+    """Return the fields and, with `interactions`, the pairs that tell more than chance would.
 
     Beside the positive rates of the scores, every field that tells something gets an offset for each of its values,
     strongest first; each is tested on what those before it leave, by the chi-square statistic of its values'
     residuals and of their residuals times the logit. Pairs are tested on what all of them leave. The strongest field
-    always stays.
+    always stays. Where fields are not to be judged, or rows are too few for it, all of them stay, and so do all pairs
+    unless there are too many.
     """
-    contexts = sketch.contexts
-    sizes = [len(known) for known in contexts.values]
+    names, sizes = sketch.contexts.names, [len(known) for known in sketch.contexts.values]
+    every = tuple(range(len(sizes)))
+    pairs = [pair for pair in combinations(every, 2) if sizes[pair[0]] and sizes[pair[1]]]
+    if not pairs or not (judged or interactions):
+        return Telling(every, [])
     rows = _Residuals(sketch)
-    if sum(size > 0 for size in sizes) < 2 or float(rows.variance.sum()) < MOST_INFORMATION:
-        return None
-    order = sorted(range(len(sizes)), key=lambda field: rows.chance_of_field(field)[1], reverse=True)
-    kept: list[int] = []
-    for field in order:
-        if not kept or rows.chance_of_field(field)[0] < LIKELY_CHANCE:
-            kept.append(field)
-            for each in 2 * kept:
-                rows.fit(each)
-    tested = {
-        (first, second): rows.chance_of_pair(first, second)
-        for first, second in combinations(range(len(sizes)), 2)
-        if sizes[first] and sizes[second]
-    }
-    strongest = sorted(tested, key=lambda pair: tested[pair][1], reverse=True)
-    pairs = []
-    for pair in strongest:
-        if tested[pair][0] < (LIKELY_CHANCE_OF_PAIR if set(pair) <= set(kept) else CLEARLY_NO_CHANCE):
+    judged = judged and float(rows.variance.sum()) >= MOST_INFORMATION
+    kept = rows.kept_fields() if judged else rows.kept_fields(chance=1.0)
+    tested = {}
+    for pair in pairs if interactions else []:
+        number, chance = rows.chance_of_pair(*pair)
+        if number <= MOST_COMBINATIONS:
+            tested[pair] = chance
+        elif set(pair) <= set(kept):
+            warn(
+                f"mcnet-bayes: {names[pair[0]]} × {names[pair[1]]} has {number:,} combinations, more than "
+                f"{MOST_COMBINATIONS:,}: they get no deviations; the effects of the two fields add up"
+            )
+    every_pair = not judged and len(tested) <= MOST_PAIRS
+    chosen = []
+    for pair in sorted(tested, key=lambda pair: tested[pair].excess, reverse=True):
+        likely = LIKELY_CHANCE
+        if judged:
+            likely = LIKELY_CHANCE_OF_PAIR if set(pair) <= set(kept) else CLEARLY_NO_CHANCE
+        if every_pair or tested[pair].chance < likely:
             kept += [field for field in pair if field not in kept]
-            pairs.append(pair)
-    return Telling(tuple(sorted(kept)), sorted(pairs[:MOST_PAIRS]))
+            chosen.append(pair)
+    return Telling(tuple(sorted(kept)), sorted(chosen[:MOST_PAIRS]))
+
+
+def combine(codes: IntArray, sizes: Sequence[int], first: int, second: int, information: FloatArray) -> Combination:
+    """Return the combination of two fields as it occurs in `codes`; pairs with an unknown value are left out.
+
+    With very many combinations, those of whose deviation the `information` of their contexts tells less than
+    LEAST_INFORMATION are left out.
+    """
+    one, two = codes[:, first].astype(np.int64), codes[:, second].astype(np.int64)
+    known = (one >= 0) & (two >= 0)
+    keys, inverse = np.unique(one[known] * sizes[second] + two[known], return_inverse=True)
+    if len(keys) > COMBINATIONS_KEPT_WHOLE:
+        least = LEAST_INFORMATION / (EXPECTED[0] * COMBINATION_SHARE)
+        keys = keys[np.bincount(inverse, weights=information[known], minlength=len(keys)) >= least]
+    return Combination(first=first, second=second, size=int(sizes[second]), keys=keys)
 
 
 def without_fields(sketch: Sketch, names: Sequence[str]) -> Sketch:
@@ -236,27 +266,46 @@ class _Residuals:
         self.logit += np.clip(moved, -2.0, 2.0)[code][self.context]
         self._look()
 
-    def chance_of_field(self, field: int) -> tuple[float, float]:
-        """Return how likely chance alone is to show as much, and how much it is, in its standard deviations."""
+    def kept_fields(self, chance: float = LIKELY_CHANCE) -> list[int]:
+        """Return the fields that tell something, strongest first, and fit their offsets."""
+        of_field = {field: self.chance_of_field(field).excess for field in range(len(self.sizes))}
+        kept: list[int] = []
+        for field in sorted(of_field, key=lambda field: of_field[field], reverse=True):
+            if not kept or chance == 1.0 or self.chance_of_field(field).chance < chance:
+                kept.append(field)
+                for each in 2 * kept:
+                    self.fit(each)
+        return kept
+
+    def chance_of_field(self, field: int) -> Chance:
+        """Return how likely chance alone is to show as much as the offsets or the slopes of a field's values."""
         sums = self._sums(self.table[:, field], self.sizes[field])
         offset, slope = _chance(sums[0], sums[1]), _chance(sums[2], sums[3])
-        return 2.0 * min(offset[0], slope[0]), max(offset[1], slope[1])
+        return Chance(2.0 * min(offset.chance, slope.chance), max(offset.excess, slope.excess))
 
-    def chance_of_pair(self, first: int, second: int) -> tuple[float, float]:
-        """Return the same for the combinations of two fields; not that of a pair with too many of them."""
+    def chance_of_pair(self, first: int, second: int) -> tuple[int, Chance]:
+        """Return the number of combinations of two fields, and the same of their offsets unless there are too many."""
         _, place = distinct_combinations(
             [self.table[:, first].astype(np.int64) + 1, self.table[:, second].astype(np.int64) + 1],
             [self.sizes[first] + 1, self.sizes[second] + 1],
         )
         number = int(place.max()) + 1
         if number > MOST_COMBINATIONS:
-            return 1.0, 0.0
+            return number, Chance(1.0, 0.0)
         residual, variance = (sums_by(place, column, number) for column in self.by_context[:2])
-        return _chance(residual, variance, 1 + sum(self.sizes[field] - 1 for field in {first, second} & self.fitted))
+        fitted = 1 + sum(self.sizes[field] - 1 for field in {first, second} & self.fitted)
+        return number, _chance(residual, variance, fitted)
 
 
-def _chance(residual: FloatArray, variance: FloatArray, fitted: int = 1) -> tuple[float, float]:
-    """Return the probability of a chi-square statistic as large, and its excess in standard deviations.
+class Chance(NamedTuple):
+    """How likely chance alone is to show as much, and how much it is, in its standard deviations."""
+
+    chance: float
+    excess: float
+
+
+def _chance(residual: FloatArray, variance: FloatArray, fitted: int = 1) -> Chance:
+    """Return the chance of a chi-square statistic as large.
 
     `fitted` numbers have been fitted to the residuals. The square of a residual of few rows varies more than that of a
     normal one. The statistic is taken to have a gamma distribution with its mean and variance.
@@ -264,14 +313,14 @@ def _chance(residual: FloatArray, variance: FloatArray, fitted: int = 1) -> tupl
     used = variance > 1.0
     number = int(used.sum()) - fitted
     if number < 1:
-        return 1.0, 0.0
+        return Chance(1.0, 0.0)
     # What all have in common is no matter of the field.
     residual, variance = residual[used], variance[used]
     residual = residual - variance * (float(residual.sum()) / float(variance.sum()))
     statistic = float(np.sum(residual**2 / variance))
     spread = float(np.mean(2.0 + 1.0 / variance)) * number
     chance = scipy.special.gammaincc(number**2 / spread, statistic * number / spread)
-    return float(chance), (statistic - number) / float(np.sqrt(spread))
+    return Chance(float(chance), (statistic - number) / float(np.sqrt(spread)))
 
 
 # What the fields of a fit contribute: log-loss without each, its strongest values, and what their rows say of them.

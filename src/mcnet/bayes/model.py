@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 
 import numpy as np
 import scipy
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
-from mcnet._shared.messages import warn
-from mcnet.curves.family import Combination
-from mcnet.rows.contexts import distinct_combinations
 
 # Panels: the fixed partition of standardised logits on which every log-slope is a step function.
 
@@ -250,13 +245,11 @@ class Incidence:
         self.sizes = sizes
         self.fields = len(sizes)
         self.several = sum(size > 0 for size in sizes) > 1  # fields that have known values
-        self._ends = np.cumsum(sizes)[:-1]
         start = np.concatenate([[0], np.cumsum(sizes)])[:-1]
         context, field = np.nonzero(codes >= 0)
-        places = (start[field] + codes[context, field], context)
-        entries = (np.ones(len(context)), places)
-        self._members = scipy.sparse.csr_array(entries, shape=(sum(sizes), len(codes)))
-        """1 where a context has a value: `[values of all fields, contexts]`."""
+        entries = (np.ones(len(context)), (context, start[field] + codes[context, field]))
+        self._member = scipy.sparse.csr_array(entries, shape=(len(codes), sum(sizes)))
+        """1 where a context has a value: `[contexts, values of all fields]`."""
 
     def total(self, field: int, numbers: FloatArray) -> FloatArray:
         """Sum `numbers[context, ...]` over the contexts of every value of a field."""
@@ -264,105 +257,22 @@ class Incidence:
 
     def totals(self, numbers: FloatArray) -> list[FloatArray]:
         """Sum `numbers[context, ...]` over the contexts of every value of every field."""
-        if not self.fields:
-            return []
-        summed = np.asarray(self._members @ numbers.reshape(len(numbers), -1))
-        return np.split(summed.reshape(-1, *numbers.shape[1:]), self._ends)
+        summed = np.asarray(self._member.T @ numbers.reshape(len(numbers), -1))
+        return self.split(summed.reshape(-1, *numbers.shape[1:]))
+
+    def add(self, summed: FloatArray, contexts: IntArray, numbers: FloatArray) -> None:
+        """Add `numbers` `[contexts, columns]` of some contexts to the sums of their values, all fields' in one list."""
+        part = self._member[contexts]
+        present = np.bincount(part.indices, minlength=len(summed)) > 0
+        place, number = np.cumsum(present) - 1, int(present.sum())
+        member = scipy.sparse.csr_array((part.data, place[part.indices], part.indptr), shape=(len(numbers), number))
+        summed[present] += member.T @ numbers
 
     def gather(self, values: list[FloatArray], width: int) -> FloatArray:
         """Sum over fields of what each context's value has: `[contexts, width]`."""
         every = np.concatenate(values) if values else np.zeros((0, width))
-        return np.asarray(self._members.T @ every)
+        return np.asarray(self._member @ every)
 
-    def one_to_one(self) -> int | None:
-        """Return the field each of whose values is one context, if there is one: the combinations of two fields."""
-        for field, size in enumerate(self.sizes):
-            known = self.codes[self.codes[:, field] >= 0, field]
-            if size and len(known) == size and len(np.unique(known)) == size:
-                return field
-        return None
-
-    def contexts_of(self, field: int) -> IntArray:
-        """Return the context of each value of a field whose values are one context each."""
-        code = self.codes[:, field]
-        return np.asarray(np.flatnonzero(code >= 0)[np.argsort(code[code >= 0])])
-
-    def crossed(self, one: int, two: int) -> scipy.sparse.csr_array:
-        """Return 1 where a context has a value of a field and one of another: `[values · values, contexts]`."""
-        both = np.flatnonzero((self.codes[:, [one, two]] >= 0).all(axis=1))
-        pair = self.codes[both, one] * self.sizes[two] + self.codes[both, two]
-        shape = (self.sizes[one] * self.sizes[two], len(self.codes))
-        return scipy.sparse.csr_array((np.ones(len(both)), (pair, both)), shape=shape)
-
-    def without(self, field: int) -> Incidence:
-        """Return the same contexts without one of the fields."""
-        return Incidence(np.delete(self.codes, field, axis=1), [*self.sizes[:field], *self.sizes[field + 1 :]])
-
-
-# Pairs of fields: which of them interact, and a pair as one more field whose values are the combinations seen.
-
-MOST_PAIRS = 15
-"""Pairs of fields that get their own deviations, at most: those of six fields."""
-MOST_COMBINATIONS = 200_000
-"""A pair of fields with more combinations than this gets no deviations of its own."""
-COMBINATIONS_KEPT_WHOLE = 10_000
-"""A pair with more combinations leaves out those that the data cannot tell from the sum of the two fields."""
-
-
-def field_pairs(names: Sequence[str], codes: IntArray, sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the pairs of fields that get an interaction: all of them, unless they combine in too many ways."""
-    pairs = []
-    for first, second in combinations(range(len(names)), 2):
-        if not sizes[first] or not sizes[second]:
-            continue  # a field that was left out
-        number = len(np.unique(codes[:, first] * (sizes[second] + 1) + codes[:, second]))
-        if number <= MOST_COMBINATIONS:
-            pairs.append((first, second))
-        else:
-            warn(
-                f"mcnet-bayes: {names[first]} × {names[second]} has {number:,} combinations, more than "
-                f"{MOST_COMBINATIONS:,}: they get no deviations; the effects of the two fields add up"
-            )
-    return pairs
-
-
-def combine(
-    codes: IntArray,
-    sizes: Sequence[int],
-    first: int,
-    second: int,
-    information: FloatArray,
-    least_information: float,
-) -> Combination:
-    """Return the combination of two fields as it occurs in `codes`; pairs with an unknown value are left out.
-
-    With very many combinations, those whose contexts have less `information` together than the least are left out.
-    """
-    one, two = codes[:, first].astype(np.int64), codes[:, second].astype(np.int64)
-    known = (one >= 0) & (two >= 0)
-    keys, inverse = np.unique(one[known] * sizes[second] + two[known], return_inverse=True)
-    if len(keys) > COMBINATIONS_KEPT_WHOLE:
-        keys = keys[np.bincount(inverse, weights=information[known], minlength=len(keys)) >= least_information]
-    return Combination(first=first, second=second, size=int(sizes[second]), keys=keys)
-
-
-def interacting_pairs(
-    codes: IntArray, sizes: Sequence[int], residual: FloatArray, variance: FloatArray
-) -> list[tuple[int, int]]:
-    """Return the pairs of fields whose residuals differ most from what noise alone would give, MOST_PAIRS at most.
-
-    `residual` and `variance` are, per context, the positives not expected by a fit without pairs and their variance.
-    The measure is the chi-square statistic over the combinations of a pair, less its expectation, in its standard
-    deviations; a pair needs more than two.
-    """
-    found = []
-    for first, second in combinations(range(len(sizes)), 2):
-        _, place = distinct_combinations(
-            [codes[:, first] + 1, codes[:, second] + 1], [sizes[first] + 1, sizes[second] + 1]
-        )
-        away, spread = np.bincount(place, weights=residual), np.bincount(place, weights=variance)
-        used = spread > 1.0
-        excess = float(np.sum(away[used] ** 2 / spread[used]) - used.sum())
-        found.append((excess / np.sqrt(2.0 * max(int(used.sum()), 1)), (first, second)))
-    found.sort(reverse=True)
-    return sorted(pair for excess, pair in found[:MOST_PAIRS] if excess > 2.0)
+    def split(self, numbers: FloatArray) -> list[FloatArray]:
+        """Split what all values of all fields have, in one list, by field."""
+        return np.split(numbers, np.cumsum(self.sizes)[:-1]) if self.sizes else []
