@@ -18,11 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcnet.errors import CalibrationWarning, InputError
-from mcnet.rows.logs import expand_paths
-from mcnet.rows.spec import RowSpec
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import sketches_by
-from mcnet.store.entries import Addition, Spool
+from mcnet.store.files import Spool
 from mcnet.store.journal import Journal
 from mcnet.store.schema import entries
 from mcnet.store.store import Store
@@ -219,11 +217,11 @@ def test_periods_that_do_not_fit_into_memory_wait_on_disk_and_come_out_the_same(
     parts, files = [], []
     monkeypatch.setattr("mcnet.rows.logs.BATCH_ROWS", 500)
     monkeypatch.setattr("mcnet.sketch.accumulate._DENSE_CELLS_PER_ROW", 0)
-    monkeypatch.setattr("mcnet.store.journal._MOST_CELLS_IN_MEMORY", 600)
-    monkeypatch.setattr("mcnet.store.entries._BYTES_IN_MEMORY", 600)
+    monkeypatch.setattr("mcnet.store.files._MOST_CELLS_IN_MEMORY", 600)
+    monkeypatch.setattr("mcnet.store.files._BYTES_IN_MEMORY", 600)
     put = Spool.put
     monkeypatch.setattr(Spool, "put", lambda self, content: files.append(self) or put(self, content))
-    monkeypatch.setattr("mcnet.store.entries.sketches_by", lambda *given: parts.append(given) or sketches_by(*given))
+    monkeypatch.setattr("mcnet.store.files.sketches_by", lambda *given: parts.append(given) or sketches_by(*given))
     added = spilled.add_files(tmp_path / "log.parquet", **asked)
     assert added.rows == 4000
     assert len(parts) >= 4
@@ -535,11 +533,11 @@ def test_a_stray_row_of_a_log_is_refused_and_a_long_past_without_a_gap_is_not(jo
 
 
 def test_a_heavy_row_of_a_log_of_one_period_is_refused_as_one_of_many_periods(journal, tmp_path):
-    heavy = expand_paths(timed_log(tmp_path / "heavy.parquet", [datetime(2026, 11, 15)] * 5_000, weight=1e9))
-    spec = RowSpec("score", "label", (), "w")
+    heavy = timed_log(tmp_path / "heavy.parquet", [datetime(2026, 11, 15)] * 5_000, weight=1e9)
+    columns = {"score": "score", "label": "label", "weight": "w", "period": "2026-11-15"}
     with pytest.raises(InputError, match=r"heavy.parquet has a row of weight 1e\+09"):
-        journal.add_paths(heavy, spec, Addition(), period="2026-11-15")
-    assert journal.add_paths(heavy, spec, Addition(allow="weight"), period="2026-11-15").rows == 5_000
+        journal.add_files(heavy, **columns)
+    assert journal.add_files(heavy, **columns, allow="weight").rows == 5_000
 
 
 def test_rows_whose_scores_and_labels_look_swapped_are_refused(journal):

@@ -318,7 +318,7 @@ def test_a_damaged_version_of_the_past_does_not_stop_the_loop(add_days, registry
     mcnet.update(add_days(1, 4).store)
     mcnet.update(add_days(5, 5).store)
     with mcnet.Store(registry).database.writing() as connection:
-        connection.execute(versions.update().where(versions.c.number == 1).values(about="{"))
+        connection.execute(versions.update().where(versions.c.number == 1).values(model=b"{"))
     done = mcnet.update(add_days(6, 6).store)
     assert (done.outcome, done.version) == ("published", "3")
 

@@ -82,7 +82,6 @@ def status(**changes):
         "heads": [{"head": "default", "version": 2}],
         "service": None,
         "problem": "",
-        "damaged": [],
         "suspects": [],
         "following": None,
         "alerts": {"waiting": 0, "problem": ""},

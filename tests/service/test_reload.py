@@ -98,12 +98,11 @@ def test_a_full_disk_is_a_503_that_says_what_is_current(pair, registry_of):
     assert pair.events("unexpected error") == []
 
 
-def test_a_damaged_version_that_is_not_served_is_only_listed(registry, tmp_path):
-    alter(registry, versions.update().where(versions.c.number == 2).values(about="{"))
+def test_an_altered_version_that_is_not_served_disturbs_no_other(registry, tmp_path):
+    alter(registry, versions.update().where(versions.c.number == 2).values(model=b"{"))
     with running(registry.path, tmp_path) as service:
         listed = service.get("/versions").document
-        assert [version["version"] for version in listed["versions"]] == ["1", "3"]
-        assert listed["damaged"][0]["version"] == "2"
+        assert [version["version"] for version in listed["versions"]] == ["1", "2", "3"]
         assert str(registry.path) not in service.get("/versions").body.decode() + service.get("/status").body.decode()
         assert service.change("/versions/latest/promote").document["version"] == "3"
         refused = service.change("/versions/2/promote")

@@ -76,24 +76,15 @@ def list_versions(store: str = options.STORE, json: bool = options.JSON) -> None
     Example:
       mcnet versions list ads.db
     """
-    from mcnet.store.versions import DamagedVersion, Version
-
     opened = _open(store)
-    found = opened.looked_at()
-    there = [one for one in found if isinstance(one, Version)]
-    damaged = [one for one in found if isinstance(one, DamagedVersion)]
-    current, held = opened.current_number, opened.held
-    cells = {version.number: (version.added, version.method, version.note) for version in there}
-    cells |= {version.number: ("", "damaged", version.reason) for version in damaged}
+    there, current, held = opened.versions, opened.current_number, opened.held
     rows = [
-        (f"{number}{' ←' if number == current else ''}", added, method, _short(note))
-        for number, (added, method, note) in sorted(cells.items())
+        (f"{one.name}{' ←' if one.number == current else ''}", one.added, one.method, _short(one.note)) for one in there
     ]
     document = {
         "current": None if current is None else str(current),
         "held": None if held is None else asdict(held),
         "versions": [_document(version, current) for version in there],
-        "damaged": [{"version": version.name, "reason": version.reason} for version in damaged],
     }
     more = [] if held is None else [f"version {current} is {held}; {_until_released(store)}"]
     Printer(json).result(document, table(("version", "added", "method", "note"), rows, left=4), *more)

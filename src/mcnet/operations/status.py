@@ -138,13 +138,11 @@ def _folded(lines: Iterable[dict[str, Any]], kind: Callable[[dict[str, Any]], An
 
 def _versions(registry: Registry, runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what is served and since when, whether it is held, the newest versions, and who moved the pointer."""
-    found: dict[str, Any] = {"current": None, "held": None, "versions": [], "damaged": [], "problem": ""}
+    found: dict[str, Any] = {"current": None, "held": None, "versions": [], "problem": ""}
     history = registry.history(_EVENTS_READ)
     published = {run["version"]: run for run in runs if run["outcome"] == "published"}
-    newest = registry.looked_at(SHOWN_VERSIONS + 1)
-    whole = [one for one in newest if isinstance(one, Version)]
-    found["damaged"] = [asdict(one) for one in newest if not isinstance(one, Version)]
-    for before, version in zip([None, *whole], whole, strict=False):
+    newest = registry.newest(SHOWN_VERSIONS + 1)
+    for before, version in zip([None, *newest], newest, strict=False):
         run = published.get(version.name)
         changed = _changed(registry, before, version, run)
         notes = [] if run is None or run["forced"] else (run["gate"] or {}).get("notes") or []
@@ -160,7 +158,7 @@ def _versions(registry: Registry, runs: list[dict[str, Any]]) -> dict[str, Any]:
             version = registry.version(number)
             found["current"] = asdict(version) | {"since": moved[-1] if moved else version.added}
         found["held"] = None if held is None else str(held)
-    except McnetError as error:  # a damaged pointer or version
+    except McnetError as error:  # a damaged pointer
         found["problem"] = str(error)
     notes = tuple(run["reason"] for run in published.values())
     by_people = [one for one in reversed(history) if one["event"] not in ("added", "refused")]

@@ -20,12 +20,12 @@ from mcnet.operations.gate import COMPARED_PERIODS, Current, Gate, LoadVersion, 
 from mcnet.operations.learning import Learnt, learn_journal
 from mcnet.operations.status import STATUS, Watched, loader, run_document, served_past, status_of, watch
 from mcnet.report.status_page import write_status_page
-from mcnet.rows.locations import Location
 from mcnet.rows.logs import ChangedFileError
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
 from mcnet.rows.spec import check_search
 from mcnet.store.additions import Shape, shape_of
-from mcnet.store.entries import Added, Addition, NewFiles, OtherRowsError, add_apart
+from mcnet.store.entries import Added, OtherRowsError
+from mcnet.store.files import Addition, NewFiles, change_of
 from mcnet.store.journal import Journal
 from mcnet.store.settings import OF_THE_LOOP, HeadSettings
 from mcnet.store.state import DECIDED, FILES, MONITOR, REFUSED, SUSPECT, LoopState
@@ -62,29 +62,23 @@ def add_rows(
 ) -> NewRows:
     """Add the rows of files to a journal; the files that it has already, and that are as they were, are not read.
 
-    Files are left out as `add_apart` says; if none can be used, that is an error.
+    Files are left out as `NewFiles.add_to` says; if none can be used, that is an error.
     """
     known = loop.get(FILES) or {}  # without it all files are read again, which changes nothing
     sources = journal.sources() if known else set()
     states = [(path, files.how.source or fspath(path), files.state_of(path)) for path in files.paths]
     fresh = {path: (name, state) for path, name, state in states if known.get(name) != state or name not in sources}
-
-    def add(path: Location) -> Added:
-        spec = journal.with_edges(files.paths, files.spec)
-        added = journal.add_file(path, spec, files.how, progress, files.period)
-        name, state = fresh[path]
-        known[name] = state
-        return added
-
-    changes, left_out = add_apart(list(fresh), add)
-    other = [error for error in left_out if not isinstance(error, ChangedFileError | OtherRowsError)]
+    outcomes = files.add_to(journal, progress, only=fresh)
+    known |= dict(fresh[path] for path, outcome in outcomes.items() if isinstance(outcome, Added))
+    changes = sum(isinstance(outcome, Added) for outcome in outcomes.values())
+    other = [one for one in outcomes.values() if not isinstance(one, Added | ChangedFileError | OtherRowsError)]
     if other and not changes and len(fresh) == len(files.paths):
         raise other[0]
-    added = Added.of_files(changes, left_out)
+    added = change_of(outcomes.values())
     if fresh:
         loop.put(FILES, known)
     unchanged = len(files.paths) - len(fresh)
-    return NewRows(added.rows, tuple(sorted(added.periods)), len(changes), unchanged, added.left_out)
+    return NewRows(added.rows, tuple(sorted(added.periods)), changes, unchanged, added.left_out)
 
 
 # What one run of the update job did.

@@ -205,7 +205,7 @@ class FeedbackRows(SourceRows):
         super().__init__(
             lambda: [entry_of(sketch, period_text(period), FEEDBACK + key, age, largest_weight)], every, allow
         )
-        self.head, self.key = head, key
+        self.head, self.key, self.sketch = head, key, sketch
 
     def known_for(self, entry: Entry, before: Mapping[str, "_Before"]) -> str | None:
         """Return the period for which the same rows came before; other rows under the same key are refused."""

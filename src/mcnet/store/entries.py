@@ -1,47 +1,33 @@
-"""Entries of a journal: what they are, which rows are refused, and a log split into periods."""
+"""Entries of a journal: what they are, which rows are refused as implausible, and the sum of many periods."""
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from datetime import UTC, datetime
-from os import SEEK_END, PathLike
-from pathlib import Path
-from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcnet._shared.messages import warn
-from mcnet.errors import Advice, FileFormatError, InputError, McnetError, NoRowsError
+from mcnet.errors import Advice, InputError
 from mcnet.rows.columns import check_total_weight
-from mcnet.rows.locations import Location, Locations, file_state, fingerprint, read_options
-from mcnet.rows.logs import expand_paths
 from mcnet.rows.periods import (
     duration_seconds,
     elapsed_periods,
     is_timestamp,
-    parse_every,
     period_length,
     period_position,
     period_text,
     sorted_periods,
 )
-from mcnet.rows.spec import RowSpec
-from mcnet.sketch.scan import are_sketches, unnamed_column
 from mcnet.sketch.sketch import Sketch
-from mcnet.sketch.sketch_file import stored_bytes
-from mcnet.sketch.views import sketches_by
-from mcnet.store.settings import HeadSettings
 
 if TYPE_CHECKING:
     from mcnet.store.journal import Journal
 
 COMPACTED = "(compacted)"
 """The source of what compacting has merged."""
-
-EntryKey = tuple[str, str, float | None]
 
 
 @dataclass(frozen=True)
@@ -101,141 +87,6 @@ def past_digests(journal: "Journal") -> dict[str, str]:
     return result
 
 
-def entry_key(entry: Entry) -> EntryKey:
-    """Return what must be unique: the same source says one thing of a period at an age."""
-    return entry.source, entry.period, entry.age
-
-
-# The age of a count: how many periods after the end of a period its positives were counted.
-
-
-@dataclass(frozen=True)
-class Addition:
-    """How rows are added to a journal: see `Journal.add_files` for what its parts mean."""
-
-    source: str | None = None
-    age: float | None = None
-    counted: Any = None
-    replace: bool = False
-    allow: str | Collection[str] = ()
-
-    def check(self, files: int = 1) -> None:
-        """Refuse an age without the name of a source, and one source for several files.
-
-        Counts of one source at several ages replace one another.
-        """
-        if self.age is not None and self.counted is not None:
-            raise InputError("age and counted both give the time of counting; give one of them")
-        if (self.age is not None or self.counted is not None) and self.source is None:
-            raise InputError(
-                f"{'age' if self.counted is None else 'counted'} was given without a source; a count of a later age "
-                "replaces the earlier ones of the same source",
-                advice=Advice(
-                    "name the source alike for every count ({source}), or all counts add up", source="orders"
-                ),
-            )
-        if self.source is not None and files > 1:
-            raise InputError(f"source names one file, but {files} were given; leave it out, or add one at a time")
-
-
-@dataclass(frozen=True)
-class NewFiles:
-    """Log files or sketches to add to a journal, and how."""
-
-    paths: Locations
-    spec: RowSpec
-    how: Addition
-    period: str | None
-    """The one period of all rows, if there is no column of time."""
-
-    @staticmethod
-    def of(
-        logs: Any, settings: HeadSettings, how: Addition, *, period: Any = None, named: HeadSettings | None = None
-    ) -> "NewFiles":
-        """Expand the names of files; refuse options that do not fit them.
-
-        Of the settings, `named` are those that this call names: saved sketches know the others.
-        """
-        if hasattr(logs, "columns") or hasattr(logs, "column_names"):
-            raise InputError(
-                f"logs are named by their files, not given as {type(logs).__name__}; write the rows to a file, or add "
-                "them to the journal as a sketch: Journal.add(mcnet.scan(table, …), period)"
-            )
-        files = [logs] if isinstance(logs, str | PathLike) else list(logs)
-        name = None if period is None else period_text(period)
-        if not files:
-            return NewFiles(Locations(), RowSpec(), how, name)
-        asked = settings if named is None else named
-        paths = expand_paths(logs)
-        sketched = are_sketches(paths)
-        spec = (asked if sketched else settings).row_spec()
-        time = asked.time if sketched or period is not None else settings.time
-        every = asked.every if sketched or time is None else settings.every
-        if sketched and (time is not None or every is not None):
-            advice = Advice("name its period with {period}", period=None)
-            raise InputError(f"{files[0]} is a sketch and has no rows to split by time", advice=advice)
-        if (time is None) == (period is None) or (time is None) != (every is None):
-            how_to = "name the column of time and the length of a period with {}, or one period of all rows with {}"
-            words = how_to.format("--time and --every", "--period")
-            advice = Advice(how_to.format("time and every", "period"), shell=words)
-            raise InputError("the period of the rows is not known", advice=advice)
-        spec = spec if time is None else spec.with_time(time, every)
-        for role in () if sketched else ("score", "label"):
-            if getattr(spec, role) is None:
-                raise unnamed_column(files[0], role)
-        how.check(len(paths))
-        if how.counted is not None and spec.time is None:
-            advice = Advice("give the age of one period with age", shell="give the age of one period with --age")
-            raise InputError("counted gives the age of each period of a column of time", advice=advice)
-        return NewFiles(paths, spec, how, name)
-
-    def state_of(self, path: Location) -> list[Any]:
-        """Return what tells whether a file, and what becomes of it, is as it was."""
-        time = self.spec.time
-        cut = (time, None if time is None else self.spec.every[time], self.period, self.how.age, self.how.counted)
-        options = read_options()
-        chosen = tuple(option for option in (options.where, options.separator, options.drop_missing) if option)
-        read = (sorted(self.spec.arguments().items()), *cut, *chosen)
-        digest = hashlib.sha256(repr(read).encode()).hexdigest()[:16]
-        # What is not on disk is read each time; the journal knows rows that it has.
-        return [*(file_state(path) if isinstance(path, Path) else [fingerprint(path)]), digest]
-
-
-def age_when_counted(period: str, every: str, counted: Any) -> float:
-    """Return how many periods after the end of a period lies the moment at which its positives were counted.
-
-    Parameters
-    ----------
-    period : the canonical period, by its beginning.
-    every : the length of a period, such as "1d"; a plain number where periods are numbers.
-    counted : a moment, or a number where periods are numbers.
-
-    >>> age_when_counted("2026-11-14", "1d", "2026-11-16T12:00"), age_when_counted("7", "1", 10)
-    (1.5, 2.0)
-    """
-    moment = counted.replace(microsecond=0) if isinstance(counted, datetime) else counted
-    text = period_text(moment)
-    begin, now = period_position(period), period_position(text)
-    step = parse_every(every)
-    if begin is None or now is None or (step.unit is None) != text.lstrip("-").isdigit():
-        raise InputError(f"counted is {counted!r}, and a period is {period}; give a moment on the same line of time")
-    end = begin + step.number if step.unit is None else _end(period, every)
-    if now < end:
-        raise InputError(
-            f"counted is {text}, but the period {period} ends after that; leave its rows out until it is over"
-        )
-    return (now - end) / (end - begin)
-
-
-def _end(period: str, every: str) -> float:
-    import polars as pl
-
-    end = pl.Series([datetime.fromisoformat(period)]).dt.offset_by(every)[0]
-    found = period_position(period_text(end))
-    assert found is not None
-    return found
-
-
 # What an addition changes, and what is refused as implausible.
 
 GUARDS = ("weight", "period")
@@ -282,58 +133,6 @@ class Added:
     """Why files were left out: they changed while they were read, have other rows than when they were added, or cannot
     be used."""
 
-    @staticmethod
-    def of_files(changes: Sequence["Added"], left_out: Sequence[McnetError]) -> "Added":
-        """Return what several files have changed; warn of files left out, and of rows that are there by another name.
-
-        Parameters
-        ----------
-        changes, left_out : what each file has changed, and why others were left out.
-        """
-        for error in left_out:
-            warn(f"a file is left out: {error.what}", error.advice)
-        periods, known = (
-            tuple(sorted_periods(list({period for change in changes for period in getattr(change, name)})))
-            for name in ("periods", "known")
-        )
-        copies = tuple(copy for change in changes for copy in change.copies)
-        if copies:
-            source, other, period = copies[0]
-            more = f" (and so for {len(copies) - 1:,} more periods or files)" if len(copies) > 1 else ""
-            warn(
-                f"{source} gave the same rows for {period} as {other} did before{more}, and they count twice now; if "
-                f"it is one file under two names, take one out: Journal.remove({source!r}) or `mcnet journal remove`"
-            )
-        return Added(periods, sum(change.rows for change in changes), known, copies, tuple(map(str, left_out)))
-
-
-def add_apart(files: Sequence[Location], add: Callable[[Location], Added]) -> tuple[list[Added], list[McnetError]]:
-    """Add files one by one, and return what each has changed, and why others were left out.
-
-    A file is left out if it changes while it is read, if it has other rows for a period than when it was added, or if
-    it cannot be used: the others are added all the same. A file without rows changes nothing.
-
-    Parameters
-    ----------
-    files : the files.
-    add : adds one of them as a whole, or nothing of it.
-    """
-    options = read_options()
-    changes: list[Added] = []
-    left_out: list[McnetError] = []
-    for file in files:
-        dropped = options.dropped_rows
-        try:
-            changes.append(add(file))
-        except NoRowsError:
-            warn(f"{file} has no rows")
-            changes.append(Added((), 0))
-        except (InputError, FileFormatError) as found:
-            options.dropped_rows = dropped
-            named = len(files) == 1 or str(file) in found.what
-            left_out.append(found if named else InputError(f"{file}: {found.what}", advice=found.advice))
-    return changes, left_out
-
 
 def entry_of(
     sketch: Sketch, period: str, source: str | None, age: float | None, largest_weight: float | None = None
@@ -343,6 +142,8 @@ def entry_of(
         raise InputError(f"age is {age!r}; it must be a number of periods, 0 or more, or None for complete labels")
     if source is not None and (not isinstance(source, str) or not source or source == COMPACTED):
         raise InputError(f"source is {source!r}; it must be a text that names where the rows come from")
+    if len(sketch) == 0:
+        raise InputError("the sketch has no rows; at least one row is needed")
     check_total_weight(sketch.weight)
     sketch = sketch.unfolded()
     digest = sketch_digest(sketch)
@@ -435,55 +236,6 @@ def check_first_period(period: str, every: str | None) -> None:
     if number > _MOST_PERIODS_AWAY:
         problem = f"the period {period} lies {number:,} periods before now, and the journal has no rows yet"
         raise ImplausibleError.of("period", problem, "correct the clock or the unit of the timestamps")
-
-
-# Sketches of very many periods from one log: those that memory would not hold wait in a temporary file.
-
-_BYTES_IN_MEMORY = 64 << 20
-
-
-class Spool(SpooledTemporaryFile[bytes]):
-    """Keeps bytes for a while, in a temporary file where they are many."""
-
-    def __init__(self) -> None:
-        super().__init__(max_size=_BYTES_IN_MEMORY)
-
-    def put(self, content: bytes) -> Callable[[], bytes]:
-        """Keep bytes; return what reads them again."""
-        self.seek(0, SEEK_END)
-        begin, size = self.tell(), self.write(content)
-
-        def read() -> bytes:
-            self.seek(begin)
-            return self.read(size)
-
-        return read
-
-
-def sketches_by_period(
-    sketches: Iterable[Sketch], time: str, spool: Spool
-) -> dict[str, list[Sketch | Callable[[], bytes]]]:
-    """Split the sketches of a log into periods.
-
-    Parameters
-    ----------
-    sketches : parts of the rows of a log, with the time as a field.
-    time : that field.
-    spool : where all but the last part wait.
-
-    Returns
-    -------
-    dict : the sketches of each period, without the time; of those that wait, what reads their bytes.
-    """
-    periods: dict[str, list[Sketch | Callable[[], bytes]]] = defaultdict(list)
-    last: dict[str, Sketch] = {}
-    for sketch in sketches:
-        for period, part in last.items():
-            periods[period][-1] = spool.put(stored_bytes(part))
-        last = sketches_by(sketch, time)
-        for period, part in last.items():
-            periods[period].append(part)
-    return periods
 
 
 # The sum of many periods.

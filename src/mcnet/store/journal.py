@@ -6,39 +6,21 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from os import fspath
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError
-from mcnet.rows.fields import MISSING_LABEL, Edges, number_fields
-from mcnet.rows.locations import Location, Locations
+from mcnet.rows.fields import Edges
 from mcnet.rows.logs import FilePaths
 from mcnet.rows.periods import period_text, periods_between, sorted_periods
-from mcnet.rows.spec import RowSpec
-from mcnet.sketch.build import LargestWeight
-from mcnet.sketch.scan import scan_in_parts, sketch_files, with_edges
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes
 from mcnet.store.additions import FEEDBACK, SourceRows, add_rows, chunks, shape_of, summarise
 from mcnet.store.arrival import ArrivalCurve, corrected_sketch
 from mcnet.store.compaction import compact, forget_keys
-from mcnet.store.entries import (
-    COMPACTED,
-    Added,
-    Addition,
-    Entry,
-    NewFiles,
-    Spool,
-    add_apart,
-    age_when_counted,
-    entry_of,
-    period_factors,
-    sketch_digest,
-    sketches_by_period,
-    weighted_sum,
-)
+from mcnet.store.entries import COMPACTED, Added, Entry, entry_of, period_factors, sketch_digest, weighted_sum
+from mcnet.store.files import Addition, NewFiles, Spool, change_of
 from mcnet.store.schema import entries, heads, keys
 from mcnet.store.settings import HeadSettings
 from mcnet.store.store import OfHead, of_head
@@ -49,8 +31,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 _DESCRIPTION = [entries.c[part.name] for part in dataclasses.fields(Entry)]
-_MOST_CELLS_IN_MEMORY = 2_000_000
-"""Of a log whose periods have more cells than this (about 40 bytes each), a part at a time is in memory."""
 RELEASED = "released"
 """The kind of the documents that name periods which were suspect, and are learnt all the same."""
 
@@ -120,8 +100,6 @@ class Journal(OfHead):
         """
         if not isinstance(sketch, Sketch):
             raise InputError(f"add was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
-        if len(sketch) == 0:
-            raise InputError("the sketch has no rows; at least one row is needed")
         Addition(source, age).check()
         described = entry_of(sketch, period_text(period), source, age, largest_weight)
         return add_rows(self.store, self.head, SourceRows(lambda: [described], every, allow, replace=replace))
@@ -184,78 +162,14 @@ class Journal(OfHead):
         how.check()
         asked, known = HeadSettings.of(named, settings), self.store.find_head(self.head)
         used = asked if known is None else known.settings.changed_by(asked)
-        new = NewFiles.of(files, used, how, period=period, named=asked)
-        added = self.add_paths(new.paths, new.spec, how, progress, period=new.period)
+        outcomes = NewFiles.of(files, used, how, period=period, named=asked).add_to(self, progress).values()
+        errors = [outcome for outcome in outcomes if isinstance(outcome, McnetError)]
+        if errors and len(errors) == len(outcomes):
+            raise errors[0]
+        added = change_of(outcomes)
         if asked.given:
             self.store.configure(self.head, asked)
         return added
-
-    def add_paths(
-        self,
-        paths: Locations,
-        spec: RowSpec,
-        how: Addition,
-        progress: Callable[[int], Any] | None = None,
-        *,
-        period: str | None = None,
-    ) -> Added:
-        """Add files whose names were expanded before.
-
-        Parameters
-        ----------
-        paths : log files, or saved sketches if `period` is given.
-        spec : how their rows are read; its column of time divides them into periods.
-        how, progress : as in `add_files`.
-        period : the one period of all rows; None if there is a column of time.
-
-        Returns
-        -------
-        Added : what changed, over all files.
-        """
-        how.check(len(paths))
-        spec = self.with_edges(paths, spec)
-        changes, left_out = add_apart(paths, lambda path: self.add_file(path, spec, how, progress, period))
-        if left_out and not changes:
-            raise left_out[0]
-        return Added.of_files(changes, left_out)
-
-    def add_file(
-        self, path: Location, spec: RowSpec, how: Addition, progress: Callable[[int], Any] | None, period: str | None
-    ) -> Added:
-        """Add one file as a whole, or nothing of it.
-
-        Parameters
-        ----------
-        path : the file.
-        spec : how its rows are read, with the edges of its fields.
-        how, progress, period : as in `add_paths`.
-
-        Returns
-        -------
-        Added : what changed.
-        """
-        if period is None:
-            return self._add_log(path, spec, how, progress)
-        largest = LargestWeight()
-        sketch = sketch_files(Locations([path]), spec, largest_weight=largest, progress=progress)
-        more: dict[str, Any] = {"source": how.source or fspath(path), "age": how.age, "replace": how.replace}
-        return self.add(sketch, period, **more, largest_weight=largest.value, allow=how.allow)
-
-    def with_edges(self, paths: Locations, spec: RowSpec) -> RowSpec:
-        """Return how files are read, numbers that are fields cut as those of the rows that are there already.
-
-        Parameters
-        ----------
-        paths : the files; from their rows the edges are chosen while the journal has none.
-        spec : how their rows are read otherwise.
-
-        Returns
-        -------
-        RowSpec : with the edges.
-        """
-        if not number_fields(spec.fields):
-            return spec
-        return with_edges(paths, dataclasses.replace(spec, edges={**spec.edges, **self.edges()}))
 
     def edges(self) -> dict[str, Edges]:
         """Return where fields that are numbers are cut into bins; nothing while the journal has no rows.
@@ -266,29 +180,6 @@ class Journal(OfHead):
         """
         shape = shape_of(self.store.find_head(self.head))
         return {} if shape is None else dict(shape.edges)
-
-    def _add_log(self, path: Location, spec: RowSpec, how: Addition, progress: Callable[[int], Any] | None) -> Added:
-        time, largest = str(spec.time), LargestWeight()
-        every = str(spec.every[time])
-        read = scan_in_parts(
-            Locations([path]), spec, most_cells=_MOST_CELLS_IN_MEMORY, largest_weight=largest, progress=progress
-        )
-        with Spool() as spool:
-            periods = sketches_by_period(read, time, spool)
-            if MISSING_LABEL in periods:
-                raise InputError(f"{path} has rows without a timestamp in {time}; drop them, or give them one")
-
-            def described() -> Iterator[tuple[Entry, Sketch]]:
-                for written, parts in periods.items():
-                    period = period_text(written)
-                    sketch = Sketch.merged(
-                        [part if isinstance(part, Sketch) else sketch_of_bytes(part(), written) for part in parts]
-                    )
-                    age = how.age if how.counted is None else age_when_counted(period, every, how.counted)
-                    yield entry_of(sketch, period, how.source or fspath(path), age, largest.value)
-
-            rows = SourceRows(described, every, how.allow, replace=how.replace, keep=spool.put)
-            return add_rows(self.store, self.head, rows)
 
     def remove(self, source: str, period: Any = None) -> int:
         """Remove what a source gave.

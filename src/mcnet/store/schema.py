@@ -1,5 +1,6 @@
 """The tables of a store, written once: SQLite and PostgreSQL get the same ones."""
 
+import json
 import math
 from typing import Any
 
@@ -42,6 +43,21 @@ class Age(TypeDecorator[float]):
     def process_result_value(self, value: float | None, dialect: Any) -> float | None:
         """Return what was read."""
         return None if value == math.inf else value
+
+
+class Names(TypeDecorator[tuple[str, ...]]):
+    """Several names; JSON in the database."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[str, ...] | None, dialect: Any) -> str:
+        """Return what is written."""
+        return json.dumps(value or ())
+
+    def process_result_value(self, value: str | None, dialect: Any) -> tuple[str, ...]:
+        """Return what was read."""
+        return tuple(json.loads(value or "[]"))
 
 
 def _head(*, primary_key: bool = False) -> Column[int]:
@@ -102,8 +118,14 @@ versions = Table(
     METADATA,
     _head(primary_key=True),
     Column("number", Integer, primary_key=True),
-    Column("about", Text, nullable=False),  # JSON
+    Column("added", Text, nullable=False),
     Column("digest", Text, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("fields", Names, nullable=False),
+    Column("rows", BigInteger),
+    Column("note", Text, nullable=False),
+    Column("fitted_until", Text),
+    Column("rows_digest", Text),
     Column("model", LargeBinary, nullable=False),  # a model file
 )
 

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from os import PathLike
@@ -125,35 +125,16 @@ class Version:
         return str(self.number)
 
 
-@dataclass(frozen=True)
-class DamagedVersion:
-    """A version that cannot be read any more, and the reason."""
-
-    number: int
-    reason: str
-
-    @property
-    def name(self) -> str:
-        """Return the name that commands take."""
-        return str(self.number)
+_DESCRIPTION = [versions.c[part.name] for part in fields(Version)]
 
 
-def described(number: int, digest: str, model: CalibrationModel, note: str) -> Version:
+def _described(number: int, digest: str, model: CalibrationModel, note: str) -> Version:
     """Return the description of a model that becomes a version now."""
-    history = model.provenance
-    periods = history.get("fitted_periods") or {}
-    until, rows = periods.get("last") or history.get("last_period"), history.get("journal_digest")
-    return Version(
-        number,
-        now(),
-        digest,
-        model.method,
-        model.fields,
-        history.get("rows"),
-        note,
-        until if isinstance(until, str) else None,
-        rows if isinstance(rows, str) else None,
-    )
+    known = model.provenance
+    periods = known.get("fitted_periods") or {}
+    until, rows = periods.get("last") or known.get("last_period"), known.get("journal_digest")
+    until, rows = (one if isinstance(one, str) else None for one in (until, rows))
+    return Version(number, now(), digest, model.method, model.fields, known.get("rows"), note, until, rows)
 
 
 class Registry(OfHead):
@@ -179,55 +160,35 @@ class Registry(OfHead):
 
     @property
     def numbers(self) -> list[int]:
-        """Return the numbers of all versions, oldest first, whether they can be read or not."""
+        """Return the numbers of all versions, oldest first."""
         return [row.number for row in self._rows(sa.select(versions.c.number).order_by(versions.c.number))]
 
     @property
     def versions(self) -> list[Version]:
-        """Return every version that can be read, oldest first; `looked_at` has the others, too."""
+        """Return every version, oldest first."""
         return self.newest(None)
 
     def newest(self, most: int | None) -> list[Version]:
-        """Return the versions that can be read among the newest ones, oldest first.
+        """Return the newest versions, oldest first.
 
         Parameters
         ----------
-        most : how many to look at; all if None.
+        most : how many; all if None.
         """
-        return [found for found in self.looked_at(most) if isinstance(found, Version)]
-
-    def looked_at(self, most: int | None = None) -> list[Version | DamagedVersion]:
-        """Return the newest versions, oldest first, those that cannot be read among them: they are in nobody's way.
-
-        Parameters
-        ----------
-        most : how many to look at; all if None.
-        """
-        query = sa.select(versions.c.number, versions.c.about).order_by(versions.c.number.desc()).limit(most)
-        return [self._described(*one) for one in reversed(self._rows(query))]
-
-    def _described(self, number: int, about: str) -> Version | DamagedVersion:
-        with suppress(msgspec.MsgspecError, TypeError):
-            version = msgspec.json.decode(about, type=Version)
-            if version.number == number:
-                return version
-        reason = f"version {number} of {self.path} is not a version that can be read: it was altered; promote another"
-        return DamagedVersion(number, reason)
+        query = sa.select(*_DESCRIPTION).order_by(versions.c.number.desc()).limit(most)
+        return [Version(*one) for one in reversed(self._rows(query))]
 
     def _version(self, number: int) -> Version:
-        rows = self._rows(sa.select(versions.c.about).where(versions.c.number == number))
-        if not rows:
+        found = self._rows(sa.select(*_DESCRIPTION).where(versions.c.number == number))
+        if not found:
             raise FileFormatError(f"version {number} of {self.path} was deleted; promote another version")
-        found = self._described(number, rows[0].about)
-        if isinstance(found, DamagedVersion):
-            raise FileFormatError(found.reason)
-        return found
+        return Version(*found[0])
 
     @property
     def promoted(self) -> list[Version]:
         """Return the versions that were current one after the other, the current one last; at most the last 100.
 
-        Earlier ones that were pruned, or cannot be read any more, are left out.
+        Earlier ones that were pruned are left out.
         """
         *earlier, last = self._pointer().versions or (None,)
         if last is None:
@@ -245,7 +206,7 @@ class Registry(OfHead):
 
     @property
     def current_number(self) -> int | None:
-        """Return the number of the version that is served, even if it cannot be read; None before the first one."""
+        """Return the number of the version that is served, even if it was deleted; None before the first one."""
         return self._pointer().current
 
     @property
@@ -263,20 +224,18 @@ class Registry(OfHead):
 
         Parameters
         ----------
-        name : the number, "latest" (of those that can be read) or "current".
+        name : the number, "latest" or "current".
         """
         if name == "current":
             return self.current
         self.store.require_head(self.head)
         known = {str(number): number for number in self.numbers}
-        if name == "latest" and known:
-            readable = self.versions
-            return readable[-1] if readable else self._version(max(known.values()))  # the latter says what is wrong
-        if str(name) not in known:
+        number = max(known.values(), default=None) if name == "latest" else known.get(str(name))
+        if number is None:
             numbers = list(known)
             listed = ", ".join(numbers) if len(numbers) <= 10 else f"{len(numbers):,}, {numbers[0]} to {numbers[-1]}"
             raise InputError(f"{self.path} has no version {str(name)!r} of {self.head}; it has {listed or 'none'}")
-        return self._version(known[str(name)])
+        return self._version(number)
 
     def content(self, version: int | str = "current") -> bytes:
         """Return the model file of a version, checked against the digest that it was added with.
@@ -328,16 +287,16 @@ class Registry(OfHead):
         -------
         list[str] : a sentence per problem; empty if there is none.
         """
-        problems = []
+        problems, numbers = [], self.numbers
         try:
             number = self.current_number
-            if number is not None and number not in self.numbers:
+            if number is not None and number not in numbers:
                 problems.append(f"version {number} of {self.path} is current, but was deleted; promote another version")
         except FileFormatError as error:
             problems.append(str(error))
-        for found in self.looked_at():
+        for number in numbers:
             try:
-                self.load(found.number)
+                self.load(number)
             except McnetError as error:
                 problems.append(str(error))
         return problems
@@ -377,16 +336,16 @@ class Registry(OfHead):
             content, name = model_text(as_model(model, "a version")).encode(), "the model"
         checked, digest = model_of_bytes(content, name), hashlib.sha256(content).hexdigest()
         with self.changing(create=True) as (connection, head):
-            newest = self.looked_at(1)
-            if newest and isinstance(newest[0], Version) and newest[0].digest == digest:
+            newest = self.newest(1)
+            if newest and newest[0].digest == digest:
                 version = newest[0]
             else:
-                version = described(1 + (newest[0].number if newest else 0), digest, checked, note)
-                connection.execute(versions.insert().values(**version_row(head.id, version, content)))
+                version = _described(1 + (newest[0].number if newest else 0), digest, checked, note)
+                connection.execute(versions.insert().values(head=head.id, model=content, **vars(version)))
                 self._record(connection, head, "added", version.number, note=note)
             if self._pointer_of(head).current is None:
-                self._point(connection, head, Pointer((version.number,)))
-                self._record(connection, head, "promoted", version.number, note="the first version")
+                first = Pointer((version.number,))
+                self._move(connection, head, first, "promoted", version.number, note="the first version")
         return version
 
     def promote(self, version: int | str, note: str = "", *, force: bool = False) -> Version:
@@ -429,9 +388,8 @@ class Registry(OfHead):
                 held = Hold(now(), f"version {chosen.name} was promoted, older than version {newest}", note)
             moved = pointer.promoted(chosen.number, held)
             if moved != pointer:
-                self._point(connection, head, moved)
                 event = "released" if chosen.number == pointer.current else "promoted"
-                self._record(connection, head, event, chosen.number, note=note)
+                self._move(connection, head, moved, event, chosen.number, note=note)
         return chosen
 
     def _served(self, number: int) -> CalibrationModel | None:
@@ -457,8 +415,8 @@ class Registry(OfHead):
             if pointer.held is not None or pointer.current != (None if after is None else after.number):
                 return False
             self.load(version.number)
-            self._point(connection, head, pointer.promoted(version.number, None))
-            self._record(connection, head, "promoted", version.number, note=note)
+            moved = pointer.promoted(version.number, None)
+            self._move(connection, head, moved, "promoted", version.number, note=note)
         return True
 
     def rollback(self, note: str = "") -> Version:
@@ -478,8 +436,8 @@ class Registry(OfHead):
                 raise InputError(f"no version of {self.path} was current before this one; promote one by number")
             chosen = self.version(pointer.versions[-2])
             self.load(chosen.number)
-            self._point(connection, head, pointer.rolled_back(note))
-            self._record(connection, head, "rolled back", chosen.number, note=note, was=pointer.current)
+            moved = pointer.rolled_back(note)
+            self._move(connection, head, moved, "rolled back", chosen.number, note=note, was=pointer.current)
         return chosen
 
     def hold(self, note: str = "") -> Hold:
@@ -498,8 +456,7 @@ class Registry(OfHead):
             if pointer.held is not None:
                 return pointer.held
             held = Hold(now(), f"version {current.name} was held", note)
-            self._point(connection, head, replace(pointer, held=held))
-            self._record(connection, head, "held", current.number, note=note)
+            self._move(connection, head, replace(pointer, held=held), "held", current.number, note=note)
         return held
 
     def release(self, note: str = "") -> bool:
@@ -519,8 +476,7 @@ class Registry(OfHead):
             pointer = self._pointer_of(head)
             if pointer.held is None:
                 return False
-            self._point(connection, head, replace(pointer, held=None))
-            self._record(connection, head, "released", pointer.current, note=note)
+            self._move(connection, head, replace(pointer, held=None), "released", pointer.current, note=note)
         return True
 
     def prune(self, keep: int) -> list[int]:
@@ -543,8 +499,7 @@ class Registry(OfHead):
             kept = pointer.versions[-2:]
             gone = sorted(set(self.numbers[:-keep]) - set(kept))
             if gone:
-                self._point(connection, head, pointer.without(gone))
-                self._record(connection, head, "pruned", None, versions=len(gone), until=gone[-1])
+                self._move(connection, head, pointer.without(gone), "pruned", None, versions=len(gone), until=gone[-1])
                 old = (versions.c.head == head.id) & (versions.c.number <= gone[-1]) & versions.c.number.not_in(kept)
                 connection.execute(versions.delete().where(old))
         return gone
@@ -561,21 +516,18 @@ class Registry(OfHead):
         with self.changing() as (connection, head):
             self._record(connection, head, event, version, **details)
 
-    def _point(self, connection: Connection, head: Head, pointer: Pointer) -> None:
+    def _move(
+        self, connection: Connection, head: Head, pointer: Pointer, event: str, version: int | None, **details: Any
+    ) -> None:
         moved = {"pointer": json.dumps(pointer.document()), "moves": heads.c.moves + 1}
         connection.execute(heads.update().where(heads.c.id == head.id).values(**moved))
         self.store.database.tell(connection, self.head)
+        self._record(connection, head, event, version, **details)
 
     def _record(self, connection: Connection, head: Head, event: str, version: int | None, **details: Any) -> None:
         line = {"time": now(), "event": event, "version": version, "who": _who()}
         line |= {name: value for name, value in details.items() if value != ""}
         connection.execute(history.insert().values(head=head.id, line=json.dumps(line, allow_nan=False)))
-
-
-def version_row(head: int, version: Version, content: bytes) -> dict[str, Any]:
-    """Return a version of a head as a row of its table, with its model file."""
-    row = {"head": head, "number": version.number, "digest": version.digest, "model": content}
-    return {**row, "about": json.dumps(asdict(version))}
 
 
 def _who() -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mcnet._shared.arrays import ScoreType
-from mcnet.errors import InputError
+from mcnet.errors import InputError, McnetError
 from mcnet.rows.fields import MISSING_LABEL, is_table
 from mcnet.rows.locations import is_store
 from mcnet.rows.logs import expand_paths
@@ -14,7 +14,8 @@ from mcnet.rows.periods import delay_in_periods, period_text, periods_between
 from mcnet.rows.spec import Resolution, RowSpec, field_names
 from mcnet.sketch.scan import scan_table
 from mcnet.sketch.views import sketches_by
-from mcnet.store.entries import GUARDS, Addition
+from mcnet.store.entries import GUARDS
+from mcnet.store.files import Addition, NewFiles
 from mcnet.store.journal import Journal
 from mcnet.tracking.backtest_result import Backtest, backtest_of
 from mcnet.tracking.backtest_run import Follower, MemoryForecaster, TrackerForecaster, judged_periods
@@ -151,9 +152,10 @@ def _read(journal: Journal, log: Any, spec: RowSpec, time: str, reading: Callabl
             raise InputError(f"the table has rows without a timestamp in {time}; drop these rows, or give them one")
         journal.add_parts(parts, source="table", allow=GUARDS)
         return
-    added = journal.add_paths(expand_paths(log), spec, Addition(allow=GUARDS), reading)
-    if added.left_out:
-        raise InputError(added.left_out[0])  # a result of some of the files would be one of other rows
+    outcomes = NewFiles(expand_paths(log), spec, Addition(allow=GUARDS)).add_to(journal, reading)
+    for outcome in outcomes.values():
+        if isinstance(outcome, McnetError):  # a result of some of the files would be one of other rows
+            raise outcome
 
 
 def _since(since: Any, periods: Sequence[str]) -> str | None:

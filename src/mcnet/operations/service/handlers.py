@@ -20,7 +20,7 @@ from mcnet.operations.service.problems import RETRY, Problem
 from mcnet.operations.service.served import Served, ServedVersions
 from mcnet.operations.service.settings import LARGE_BODY, log_event
 from mcnet.operations.service.state import curves_document
-from mcnet.store.versions import DamagedVersion, Registry, Version
+from mcnet.store.versions import Registry, Version
 from mcnet.version import __version__
 
 _EVERYWHERE_SECONDS = 10.0
@@ -60,13 +60,12 @@ class HeadAbout(msgspec.Struct):
 
 
 class Versions(msgspec.Struct):
-    """The versions of a head, and those that cannot be read."""
+    """The versions of a head."""
 
     current: str | None
     served: str | None
     held: dict[str, Any] | None
     versions: list[dict[str, Any]]
-    damaged: list[dict[str, Any]]
 
 
 # Predictions.
@@ -175,15 +174,12 @@ async def list_versions(service: Service, call: Call) -> Response:
 def _versions(head: ServedVersions) -> Versions:
     registry = head.registry
     told = ("added", "method", "fields", "rows", "note", "digest")
-    known = registry.looked_at()
-    whole = [version for version in known if isinstance(version, Version)]
     current, held = registry.current_number, registry.held
     return Versions(
         None if current is None else str(current),
         None if head.current is None else head.current.name,
         None if held is None else asdict(held),
-        [{"version": version.name, **{name: getattr(version, name) for name in told}} for version in whole],
-        [{"version": one.name, "reason": one.reason} for one in known if isinstance(one, DamagedVersion)],
+        [{"version": version.name, **{name: getattr(version, name) for name in told}} for version in registry.versions],
     )
 
 
