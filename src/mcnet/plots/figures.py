@@ -12,12 +12,12 @@ from mcnet.plots.style import (
     COUNT_DIGITS,
     INK,
     LINES,
-    Rows,
     Spec,
     axis,
     band,
     error_bars,
     figure_of,
+    in_rows,
     looks,
     looks_logarithmic,
     numbers,
@@ -97,7 +97,7 @@ def _observed(points: Points) -> dict[str, Any]:
         "name": "observed rate",
         "x": numbers(points.score),
         "y": rate,
-        "customdata": Rows(low, high, numbers(points.weight, COUNT_DIGITS)),
+        "customdata": in_rows(low, high, numbers(points.weight, COUNT_DIGITS)),
         "hovertemplate": (
             "score %{x:.4~g}<br>observed %{y:.4~g} (%{customdata[0]:.4~g} … %{customdata[1]:.4~g})"
             "<br>weight %{customdata[2]:,.0f}<extra></extra>"
@@ -196,7 +196,7 @@ def _series(name: str, table: Reliability, colour: str, symbol: str) -> list[dic
         "type": "scatter",
         "mode": "lines+markers",
         "x": numbers(x),
-        "customdata": Rows(*map(numbers, (observed, low, high)), weight, numbers(ratio, _RATIO_DIGITS)),
+        "customdata": in_rows(*map(numbers, (observed, low, high)), weight, numbers(ratio, _RATIO_DIGITS)),
         "hovertemplate": hover,
         **group,
         "line": {"color": colour, "width": 1.5},
@@ -407,7 +407,7 @@ def _points(forest: Forest, series: int, colour: str, symbol: str, places: Float
     name, pcoc, low, high = forest.series[series], forest.pcoc[series], forest.low[series], forest.high[series]
     value, least, most = numbers(pcoc), numbers(low), numbers(high)
     weight, positives = numbers(forest.weight, COUNT_DIGITS), numbers(forest.positives, COUNT_DIGITS)
-    custom = Rows(weight, positives, numbers(forest.impact[series]), least, most)
+    custom = in_rows(weight, positives, numbers(forest.impact[series]), least, most)
     return {
         "type": "scatter",
         "mode": "markers",

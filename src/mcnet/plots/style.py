@@ -59,34 +59,6 @@ COUNT_DIGITS = 9
 """Numbers of rows are shown to the last one."""
 
 
-class Difference(list[float | None]):
-    """The difference of two columns; a page stores the columns, which it has already, and not the difference."""
-
-    def __init__(self, above: Sequence[float | None], below: Sequence[float | None]) -> None:
-        """Compute the difference; None where one of the two is."""
-        pairs = zip(above, below, strict=True)
-        super().__init__(numbers([np.nan if a is None or b is None else a - b for a, b in pairs]))
-        self.columns = (above, below)
-
-
-class ThereAndBack(list[float | None]):
-    """A column followed by another one backwards, as the outline of a band has them; a page stores the columns."""
-
-    def __init__(self, there: Sequence[float | None], back: Sequence[float | None]) -> None:
-        """Put the columns together."""
-        super().__init__([*there, *reversed(back)])
-        self.columns = (there, back)
-
-
-class Rows(list[list[float | None]]):
-    """The rows of a table; a page stores its columns."""
-
-    def __init__(self, *columns: Sequence[float | None]) -> None:
-        """Turn the columns into rows."""
-        super().__init__([list(row) for row in zip(*columns, strict=True)])
-        self.columns = columns
-
-
 def numbers(values: ArrayLike, digits: int = _SIGNIFICANT_DIGITS) -> list[float | None]:
     """Return values as JSON-able numbers of so many significant digits, None for what is not finite.
 
@@ -100,6 +72,16 @@ def numbers(values: ArrayLike, digits: int = _SIGNIFICANT_DIGITS) -> list[float 
     return [int(value) if value is not None and value.is_integer() else value for value in rounded]
 
 
+def difference(above: Sequence[float | None], below: Sequence[float | None]) -> list[float | None]:
+    """Return the difference of two columns of `numbers`, None where one of the two is."""
+    return numbers(np.array(above, dtype=np.float64) - np.array(below, dtype=np.float64))
+
+
+def in_rows(*columns: Sequence[float | None]) -> list[list[float | None]]:
+    """Return the rows of a table of columns."""
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
 def error_bars(
     value: Sequence[float | None],
     low: Sequence[float | None],
@@ -111,8 +93,8 @@ def error_bars(
     return {
         "type": "data",
         "symmetric": False,
-        "array": Difference(high, value),
-        "arrayminus": Difference(value, low),
+        "array": difference(high, value),
+        "arrayminus": difference(value, low),
         "color": colour,
         "thickness": thickness,
         "width": 0,
@@ -231,8 +213,8 @@ def band(
     return {
         "type": "scatter",
         "mode": "lines",
-        "x": ThereAndBack(numbers(x), numbers(x)),
-        "y": ThereAndBack(numbers(low, digits), numbers(high, digits)),
+        "x": [*numbers(x), *reversed(numbers(x))],
+        "y": [*numbers(low, digits), *reversed(numbers(high, digits))],
         **on,
         "fill": "toself",
         "fillcolor": colour,

@@ -16,11 +16,11 @@ from mcnet.plots.style import (
     COUNT_DIGITS,
     INK,
     LINES,
-    Rows,
     Spec,
     axis,
     error_bars,
     figure_of,
+    in_rows,
     looks,
     numbers,
     ratio_axis,
@@ -152,7 +152,7 @@ def _points(drift: Drift, series: int, places: list[Any], chosen: MaskArray, col
         "x": [places[index] for index in kept],
         "y": pcoc,
         "text": [drift.periods[index] for index in kept],
-        "customdata": Rows(low, high, numbers(drift.weight[kept], COUNT_DIGITS)),
+        "customdata": in_rows(low, high, numbers(drift.weight[kept], COUNT_DIGITS)),
         "hovertemplate": (
             f"<b>%{{text}}</b>, {drift.series[series]}<br>PCOC %{{y:.3~g}} "
             "(%{customdata[0]:.3~g} … %{customdata[1]:.3~g})<br>weight %{customdata[2]:,.0f}<extra></extra>"
