@@ -9,36 +9,28 @@ from tests.report.conftest import VALUES
 
 from mcnet.report.backtest_page import MOST_POINTS, pcoc_figure, regret_figure, shown_forecasters, write_backtest_report
 from mcnet.tracking.backtest_result import Backtest, backtest_of
+from mcnet.tracking.backtest_run import Record
 
 FORECASTERS = ("base scores", "tracker", "platt, half-life 4", "platt, once")
 
 
 def made(periods: list[str], *, fields: tuple[str, ...] = ("country",)) -> Backtest:
     """Return a backtest of made-up figures, as a run writes them."""
-    rng = np.random.default_rng(0)
-    lines = []
+    rng, record = np.random.default_rng(0), Record()
     for period in periods:
         positives = float(rng.integers(80, 120))
-        figures = {}
         for place, name in enumerate(FORECASTERS):
-            predicted = positives * float(np.exp(rng.normal(0.1, 0.1)))
-            loss = 1000.0 * (0.3 - 0.01 * (place == 1) + 0.01 * rng.random())
-            figures[name] = [loss, predicted, 0.12 * predicted, 0.1 * predicted, 0.1 if fields else None]
-        memories = [["memory", "level", 2.0], ["memory", "slope and shape", 20.0]]
-        weights = [["weight of curves", name, 0.3] for name in ("memory 8", "memory 0.5", "everything", "base scores")]
-        lines.append(
-            {
-                "period": period,
-                "rows": 1000,
-                "weight": 1000.0,
-                "positives": positives,
-                "forecasters": figures,
-                "values": [["country", value, 250.0, 25.0, 26.0, 25.5] for value in VALUES] if fields else [],
-                "belief": memories + weights,
-                "failures": {"platt, once": 2},
-            }
-        )
-    return backtest_of(lines, delay=1, fields=fields, level=0.95, seed=0)
+            expected = positives * float(np.exp(rng.normal(0.1, 0.1)))
+            figures = {"rows": 1000, "weight": 1000.0, "positives": positives, "expected": expected}
+            figures |= {"expected_squared": 0.12 * expected, "expected_positive": 0.1 * expected}
+            figures |= {"log_loss": 0.3 - 0.01 * (place == 1) + 0.01 * rng.random(), "f_rce": 0.1 if fields else None}
+            record.figures.append({"period": period, "forecaster": name, **figures})
+        counts = {"weight": 250.0, "positives": 25.0, "base_expected": 26.0, "tracker_expected": 25.5}
+        record.values += [{"period": period, "field": "country", "value": v, **counts} for v in VALUES if fields]
+        belief = [("memory", "level", 2.0), ("memory", "slope and shape", 20.0)]
+        belief += [("weight of curves", name, 0.3) for name in ("memory 8", "memory 0.5", "everything", "base scores")]
+        record.beliefs += [{"period": period, "part": part, "name": name, "value": v} for part, name, v in belief]
+    return backtest_of(record, {"platt, once": 2}, delay=1, fields=fields, level=0.95, seed=0)
 
 
 DAYS = [f"2026-11-{day:02}" for day in range(1, 25)]

@@ -134,14 +134,15 @@ def backtest(
         others = [MemoryForecaster(one, memory, bool(used), max(1, before)) for one in methods for memory in memories]
         others = list({one.name: one for one in others}.values())
         follower = TrackerForecaster(Tracker(delay=late) if tracker is None else tracker())
-        lines = judged_periods(
+        record = judged_periods(
             past, follower, others, fields=used, delay=late, since=first, look=look, progress=progress
         )
-    if not lines:
+    if not record.figures:
         raise InputError(
             f"no period could be judged: there are {len(periods)} and labels are known after {late} further ones"
         )
-    return backtest_of(lines, delay=late, fields=used, level=level, seed=seed)
+    failures = {one.name: one.failures for one in others if one.failures}
+    return backtest_of(record, failures, delay=late, fields=used, level=level, seed=seed)
 
 
 def _read(journal: Journal, log: Any, spec: RowSpec, time: str, reading: Callable[[int], Any] | None) -> None:

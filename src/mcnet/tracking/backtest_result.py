@@ -1,6 +1,5 @@
 """What a backtest found, as tidy tables with intervals over periods."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from mcnet._shared.messages import aligned, counted
 from mcnet.metrics.calibration_error import group_pcoc
 from mcnet.metrics.sums import GroupSums
 from mcnet.rows.periods import shown_periods
-from mcnet.tracking.backtest_run import TRACKER
+from mcnet.tracking.backtest_run import TRACKER, Record
 
 if TYPE_CHECKING:
     import polars as pl
@@ -222,55 +221,29 @@ def _interval(value: float, low: float | None, high: float | None) -> str:
 
 
 def backtest_of(
-    lines: Sequence[dict[str, Any]], *, delay: int, fields: tuple[str, ...], level: float, seed: int
+    record: Record, failures: dict[str, int], *, delay: int, fields: tuple[str, ...], level: float, seed: int
 ) -> Backtest:
-    """Return the result of a run from the lines that it has written."""
+    """Return the result of a run from what it has recorded."""
     import polars as pl
 
-    names = list(lines[0]["forecasters"])
-    periods = [line["period"] for line in lines]
-    figures = np.array([[line["forecasters"][name] for name in names] for line in lines], dtype=np.float64)
-    loss, predicted, squared, positive, error = figures.reshape(-1, 5).T
-    rows, weight, positives = (
-        np.repeat(np.array([line[what] for line in lines], dtype=np.float64), len(names))
-        for what in ("rows", "weight", "positives")
-    )
-    pcoc, low, high = group_pcoc(GroupSums(weight, positives, predicted, squared, positive), level=level)
-    table = pl.DataFrame(
-        {
-            "period": np.repeat(periods, len(names)).tolist(),
-            "forecaster": names * len(lines),
-            "method": [name.rpartition(", ")[0] or name for name in names] * len(lines),
-            "memory": [name.partition(", ")[2] or None for name in names] * len(lines),
-            "rows": rows.astype(np.int64),
-            "weight": weight,
-            "positives": positives,
-            "expected": predicted,
-            "log_loss": loss / weight,
-            "pcoc": pcoc,
-            "pcoc_low": low,
-            "pcoc_high": high,
-            "f_rce": error,
-        },
-        schema_overrides={"memory": pl.String},
+    table = pl.DataFrame(record.figures, infer_schema_length=None)
+    moments = ("weight", "positives", "expected", "expected_squared", "expected_positive")
+    pcoc, low, high = group_pcoc(GroupSums(*(table[name].to_numpy() for name in moments)), level=level)
+    names = [name.rpartition(", ") for name in table["forecaster"]]
+    table = table.select(
+        "period",
+        "forecaster",
+        pl.Series("method", [method or name for method, _, name in names]),
+        pl.Series("memory", [memory if method else None for method, _, memory in names], pl.String),
+        pl.col("rows", "weight", "positives", "expected", "log_loss"),
+        pl.Series("pcoc", pcoc),
+        pl.Series("pcoc_low", low),
+        pl.Series("pcoc_high", high),
+        pl.col("f_rce").cast(pl.Float64),
     )
     table = table.with_columns(pl.when(pl.col(pl.Float64).is_finite()).then(pl.col(pl.Float64)))
-    value_columns = ("period", "field", "value", "weight", "positives", "base_expected", "tracker_expected")
-    belief_columns = ("period", "part", "name", "value")
-    return Backtest(
-        by_period=table,
-        values=_table([[line["period"], *row] for line in lines for row in line["values"]], value_columns, 3),
-        beliefs=_table([[line["period"], *row] for line in lines for row in line["belief"]], belief_columns, 3),
-        failures=lines[-1]["failures"],
-        delay=delay,
-        fields=fields,
-        level=level,
-        seed=seed,
-    )
-
-
-def _table(rows: list[list[Any]], columns: Sequence[str], texts: int) -> "pl.DataFrame":
-    import polars as pl
-
-    types = {name: pl.String if place < texts else pl.Float64 for place, name in enumerate(columns)}
-    return pl.DataFrame(rows, schema=types, orient="row")
+    texts, counts = ("period", "field", "value"), ("weight", "positives", "base_expected", "tracker_expected")
+    of_values = dict.fromkeys(texts, pl.String) | dict.fromkeys(counts, pl.Float64)
+    of_beliefs = dict.fromkeys(("period", "part", "name"), pl.String) | {"value": pl.Float64}
+    values, beliefs = pl.DataFrame(record.values, of_values), pl.DataFrame(record.beliefs, of_beliefs)
+    return Backtest(table, values, beliefs, failures, delay, fields, level, seed)

@@ -3,8 +3,8 @@
 import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -122,15 +122,14 @@ class TrackerForecaster:
             columns = {column.name: column for column in sketch.contexts.columns(sketch.context)}
             return np.asarray(self.follower.predict(sketch.score, list(columns.values()) or None))
 
-    def belief(self) -> list[tuple[str, str, float]]:
-        """Return what the tracker believes, as (part, name, value); nothing if it does not tell."""
-        if not self.learnt or not hasattr(self.follower, "explain"):
-            return []
-        table = getattr(self.follower.explain(), "table", None)
+    def belief(self) -> list[dict[str, Any]]:
+        """Return what the tracker believes: part, name and value; nothing if it does not tell."""
+        explained = self.follower.explain() if self.learnt and hasattr(self.follower, "explain") else None
+        table = getattr(explained, "table", None)
         if table is None:
             return []
-        kept = table.filter(table["part"].is_in(list(BELIEF_PARTS)))
-        return [tuple(row) for row in kept.select("part", "name", "value").rows()]
+        kept: list[dict[str, Any]] = table.filter(table["part"].is_in(list(BELIEF_PARTS))).to_dicts()
+        return [{name: row[name] for name in ("part", "name", "value")} for row in kept]
 
 
 # The counts that a journal had at some moment of the past, where positives arrive late: for backtests.
@@ -139,8 +138,7 @@ PERIODS_LEARNT_FROM = 200
 """The arrival of positives is learnt from so many of the latest periods."""
 
 
-@dataclass(frozen=True)
-class _Count:
+class _Count(NamedTuple):
     """The count of one source for a period, and when it was made, in periods since the first."""
 
     entry: Entry
@@ -192,58 +190,59 @@ class KnownCounts:
         return Sketch.merged([corrected_sketch(c.load(), c.entry.age, arrival) for c in latest.values()])
 
 
-# The result of one period: sums from which log-loss, PCOC and errors by field value follow.
+# What a run records: rows of tables, from which log-loss, PCOC and errors by field value follow.
 
 EPSILON = 0.01
 """What F-RCE adds to the label of every row, as everywhere in mcnet."""
 MOST_VALUES_PER_PERIOD = 50
 """This many field values of a period, the largest, have their level recorded."""
 
+Rows = list[dict[str, Any]]
 
-def period_sums(sketch: Sketch, probabilities: Mapping[str, FloatArray], levels_of: tuple[str, ...]) -> dict[str, Any]:
-    """Return the sums of a period, by the probabilities of each forecaster; by field value of those in `levels_of`."""
-    weight, positives = sketch.weight, np.minimum(sketch.positives, sketch.weight)
-    sums = {
-        name: group_sums(p, positives / weight, sketch.context, weight, count=len(sketch.contexts))
-        for name, p in probabilities.items()
-    }
+
+@dataclass
+class Record:
+    """The rows of the tables of a run: of each period and forecaster, field value, and part of the belief."""
+
+    figures: Rows = field(default_factory=list)
+    values: Rows = field(default_factory=list)
+    beliefs: Rows = field(default_factory=list)
+
+    def add(self, period: str, sketch: Sketch, probabilities: Mapping[str, FloatArray]) -> None:
+        """Record the sums of a period, by the probabilities of each forecaster."""
+        weight, positives = sketch.weight, np.minimum(sketch.positives, sketch.weight)
+        sums = {
+            name: group_sums(p, positives / weight, sketch.context, weight, count=len(sketch.contexts))
+            for name, p in probabilities.items()
+        }
+        for name, p in probabilities.items():
+            self.figures.append({"period": period, "forecaster": name, **_figures(p, sketch, positives, sums[name])})
+        for column in sketch.contexts.columns(sketch.contexts.all()):
+            base, tracker = (sums[name].merged(column.codes, len(column.values)) for name in (BASE, TRACKER))
+            for code in np.argsort(-base.weight, kind="stable")[:MOST_VALUES_PER_PERIOD]:
+                if base.weight[code] > 0.0:
+                    value = MISSING_LABEL if column.values[code] is None else column.values[code]
+                    sizes = {"weight": base.weight[code], "positives": base.positives[code]}
+                    levels = {"base_expected": base.predicted[code], "tracker_expected": tracker.predicted[code]}
+                    self.values.append({"period": period, "field": column.name, "value": value, **sizes, **levels})
+
+
+def _figures(p: FloatArray, sketch: Sketch, positives: FloatArray, sums: GroupSums) -> dict[str, Any]:
+    """Return the log-loss of all rows, the sums for PCOC and its interval, and F-RCE."""
+    weight, total, inside = sketch.weight, sums.total(), np.clip(p, CLIP, 1.0 - CLIP)
+    loss = -float(positives @ np.log(inside) + (weight - positives) @ np.log1p(-inside))
+    error = float(sums.weight @ (np.abs(sums.positives - sums.predicted) / (sums.positives + EPSILON * sums.weight)))
+    rows = float(weight.sum())
     return {
         "rows": sketch.rows,
-        "weight": float(weight.sum()),
+        "weight": rows,
         "positives": float(positives.sum()),
-        "forecasters": {
-            name: _figures(p, weight, positives, sums[name], bool(sketch.contexts.names))
-            for name, p in probabilities.items()
-        },
-        "values": _values(sketch, [sums[name] for name in levels_of]),
+        "expected": float(total.predicted[0]),
+        "expected_squared": float(total.predicted_squared[0]),
+        "expected_positive": float(total.predicted_positive[0]),
+        "log_loss": loss / rows,
+        "f_rce": error / rows if sketch.contexts.names else None,
     }
-
-
-def _figures(
-    p: FloatArray, weight: FloatArray, positives: FloatArray, sums: GroupSums, has_fields: bool
-) -> list[float | None]:
-    """Return the loss of all rows, the sums for PCOC and its interval, and F-RCE."""
-    inside = np.clip(p, CLIP, 1.0 - CLIP)
-    loss = -float(positives @ np.log(inside) + (weight - positives) @ np.log1p(-inside))
-    total = sums.total()
-    moments = (total.predicted, total.predicted_squared, total.predicted_positive)
-    error = float(sums.weight @ (np.abs(sums.positives - sums.predicted) / (sums.positives + EPSILON * sums.weight)))
-    return [loss, *(float(column[0]) for column in moments), error / float(weight.sum()) if has_fields else None]
-
-
-def _values(sketch: Sketch, levels: list[GroupSums]) -> list[list[Any]]:
-    """Return (field, value, weight, positives, expected positives …) of the largest field values."""
-    found: list[list[Any]] = []
-    for column in sketch.contexts.columns(sketch.contexts.all()):
-        number = len(column.values)
-        merged = [part.merged(column.codes, number) for part in levels]
-        weight = merged[0].weight
-        for code in np.argsort(-weight, kind="stable")[:MOST_VALUES_PER_PERIOD]:
-            if weight[code] > 0.0:
-                value = MISSING_LABEL if column.values[code] is None else column.values[code]
-                expected = [float(part.predicted[code]) for part in merged]
-                found.append([column.name, value, float(weight[code]), float(merged[0].positives[code]), *expected])
-    return found
 
 
 # The run.
@@ -259,8 +258,8 @@ def judged_periods(
     since: str | None,
     look: bool,
     progress: Callable[[int, int], Any] | None,
-) -> list[dict[str, Any]]:
-    """Return the sums of each judged period: from `since` on, or the first one before which labels are known.
+) -> Record:
+    """Return what is recorded of each judged period: from `since` on, or the first one before which labels are known.
 
     Where positives arrive late, a period is revealed as it was counted by then, corrected by what was known by then of
     their arrival; it is judged by its latest count.
@@ -270,7 +269,7 @@ def judged_periods(
     positions = elapsed[0] - elapsed  # the place of each in time, in periods since the first
     counts = KnownCounts(journal, dict(zip(periods, positions.tolist(), strict=True)))
     waiting: deque[tuple[float, str, Sketch]] = deque()
-    lines: list[dict[str, Any]] = []
+    record = Record()
     begun = since is None
     for place, (period, whole) in enumerate(journal.sketches()):
         known_until = positions[place] - delay - HALF_A_PERIOD
@@ -287,16 +286,15 @@ def judged_periods(
         sketch = _chosen(whole, fields)
         assert sketch is not None
         begun |= period == since
-        if begun and (lines or since is not None or tracker.learnt):
+        if begun and (record.figures or since is not None or tracker.learnt):
             probabilities = {BASE: sketch.score, TRACKER: tracker.probabilities(sketch)}
             probabilities |= {one.name: one.probabilities(sketch) for one in others}
-            sums = period_sums(sketch, probabilities, (BASE, TRACKER))
-            failures = {one.name: one.failures for one in others if one.failures}
-            lines.append({"period": period, **sums, "belief": tracker.belief(), "failures": failures})
+            record.add(period, sketch, probabilities)
+            record.beliefs += [{"period": period, **row} for row in tracker.belief()]
         waiting.append((float(positions[place]), period, sketch))
         if progress is not None:
             progress(place + 1, len(periods))
-    return lines
+    return record
 
 
 def _chosen(sketch: Sketch | None, fields: tuple[str, ...]) -> Sketch | None:
