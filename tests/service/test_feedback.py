@@ -22,7 +22,6 @@ from mcnet.operations.service.problems import Problem
 from mcnet.operations.service.served import ServedHeads
 from mcnet.operations.service.settings import ServiceSettings, log_event
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.entries import ImplausibleError
 from mcnet.store.journal import Journal
 from mcnet.store.store import Store
 
@@ -209,7 +208,7 @@ def test_a_period_long_past_does_not_begin_a_journal_unless_it_is_allowed(tmp_pa
     past = [one if one.hour else one - timedelta(hours=1) for one in past]  # midnight would be the name of a day
     first, old = (f"{one:%Y-%m-%dT%H}" for one in past)
     for period in (old, "1971-11-18T05"):
-        with pytest.raises(ImplausibleError, match=r"periods before now, and the journal has no rows yet") as refused:
+        with pytest.raises(InputError, match=r"periods before now, and the journal has no rows yet") as refused:
             take("a", key="a", period=period)
         assert refused.value.column == "period"
     assert journal.entries() == []

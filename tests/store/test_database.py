@@ -12,7 +12,7 @@ from tests.databases import NO_PSYCOPG
 from tests.store.conftest import model, rows
 
 from mcnet.errors import FileFormatError, InputError, StoreUnavailableError
-from mcnet.store.additions import FeedbackRows, add_feedback
+from mcnet.store.feedback import FeedbackRows, add_feedback
 from mcnet.store.schema import METADATA, SCHEMA, schema
 from mcnet.store.store import Store
 

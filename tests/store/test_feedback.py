@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError
 from mcnet.rows.periods import period_text
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.additions import FeedbackRows, FeedbackWriter, add_feedback
 from mcnet.store.entries import Added, OtherRowsError
+from mcnet.store.feedback import FeedbackRows, FeedbackWriter, add_feedback
 from mcnet.store.schema import entries, keys
 from mcnet.store.store import Store
 
@@ -222,7 +222,7 @@ def test_a_database_that_is_gone_is_told_to_every_request_and_resending_is_safe(
 WRITER = """
 import sys, numpy as np
 from mcnet.sketch.sketch import Sketch
-from mcnet.store.additions import FeedbackRows, add_feedback
+from mcnet.store.feedback import FeedbackRows, add_feedback
 from mcnet.store.store import Store
 store, period = Store(sys.argv[1]), sys.argv[2]
 for group in range(200):

@@ -2,7 +2,8 @@
 
 - `store`: `Store`. `settings`: `HeadSettings`. `database`: transactions, locks and errors. `schema`: the tables.
 - `journal`: `Journal`, rows by period and source. `entries`: what it is made of, and what is refused as implausible.
-  `additions`: which rows are new; feedback. `files`: logs. `compaction`: fewer sketches. `arrival`: late positives.
+  `additions`: which rows are new. `feedback`, `files`: what adds. `compaction`: fewer sketches.
+  `arrival`: positives that arrive late.
 - `versions`: `Registry`, the versions of a model, the pointer to the one that is served, and holds.
 - `state`: runs, checkpoints, monitor, suspect marks.
 """

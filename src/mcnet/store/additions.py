@@ -1,14 +1,9 @@
-"""The one way into a journal: which rows are new, known or refused, in one transaction; feedback of many requests."""
+"""The one way into a journal: which rows are new, known or refused, and the transaction that writes them."""
 
 import json
-import queue
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -20,7 +15,7 @@ from mcnet._shared.arrays import ScoreType
 from mcnet.errors import Advice, InputError, McnetError
 from mcnet.rows.contexts import refuse_other_edges
 from mcnet.rows.fields import Edges
-from mcnet.rows.periods import is_timestamp, period_position, period_text, same_length, sorted_periods
+from mcnet.rows.periods import same_length, sorted_periods
 from mcnet.sketch.build import looks_swapped, swapped_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
@@ -29,11 +24,9 @@ from mcnet.store.entries import (
     Added,
     Entry,
     OtherRowsError,
-    check_first_period,
     check_periods,
     check_weights,
     checked_guards,
-    entry_of,
     sketch_digest,
 )
 from mcnet.store.schema import entries, heads, keys
@@ -43,9 +36,6 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
-
-FEEDBACK = "feedback "
-"""What the source of feedback begins with; its key follows."""
 
 _SCORES: dict[ScoreType, str] = {"probability": "probabilities", "logit": "logits"}
 
@@ -81,10 +71,6 @@ class Part(NamedTuple):
     shape: Shape
 
 
-def _in_memory(content: bytes) -> Callable[[], bytes]:
-    return partial(bytes, content)
-
-
 class SourceRows:
     """Rows of one source that are added as a whole or not at all.
 
@@ -103,7 +89,7 @@ class SourceRows:
         allow: str | Collection[str] = (),
         *,
         replace: bool = False,
-        keep: Callable[[bytes], Callable[[], bytes]] = _in_memory,
+        keep: Callable[[bytes], Callable[[], bytes]] = lambda content: partial(bytes, content),
     ) -> None:
         self.every, self.allow = every, allow
         self._parts, self._replace, self._keep = parts, replace, keep
@@ -126,13 +112,10 @@ class SourceRows:
             return error
         return made
 
-    def known_for(self, entry: Entry, before: Mapping[str, "_Before"]) -> str | None:
-        """Return the period for which the same rows came before; None if they are new. Other rows are refused.
+    def known_for(self, entry: Entry, before: Mapping[str, "Before"]) -> str | None:
+        """Return the period for which the same rows came before, None if they are new; refuse other rows.
 
-        Parameters
-        ----------
-        entry : the rows.
-        before : what the same source gave at the same age, by period.
+        What the same source gave at the same age `before` is given by period.
         """
         known = before.get(entry.period)
         if known is None or known.digest == entry.digest:
@@ -175,76 +158,6 @@ class SourceRows:
                 found |= {(period, digest): source for period, digest, source in connection.execute(same)}
         pairs = ((entry, found.get((entry.period, entry.digest), entry.source)) for entry in fresh)
         return tuple((entry.source, other, entry.period) for entry, other in pairs if other != entry.source)
-
-
-class FeedbackRows(SourceRows):
-    """The labelled rows of one request.
-
-    A key that came before with the same rows, whatever their period, changes nothing. Rows of a period that is older
-    than the keys that are kept are refused, since it cannot be told whether they came before.
-
-    Parameters
-    ----------
-    head, period, key : where the rows belong, and the name under which a request that is sent again is known.
-    sketch : the rows.
-    every : the length of a period.
-    age, largest_weight, allow : as in `Journal.add`.
-    """
-
-    def __init__(
-        self,
-        head: str,
-        period: str,
-        key: str,
-        sketch: Sketch,
-        every: str | None = None,
-        age: float | None = None,
-        largest_weight: float | None = None,
-        allow: Collection[str] = (),
-    ) -> None:
-        super().__init__(
-            lambda: [entry_of(sketch, period_text(period), FEEDBACK + key, age, largest_weight)], every, allow
-        )
-        self.head, self.key, self.sketch = head, key, sketch
-
-    def known_for(self, entry: Entry, before: Mapping[str, "_Before"]) -> str | None:
-        """Return the period for which the same rows came before; other rows under the same key are refused."""
-        same = next((period for period, known in before.items() if known.digest == entry.digest), None)
-        if same is None and before:
-            raise OtherRowsError(
-                f"the key {self.key!r} came with other rows for {next(iter(before))} before; use another key"
-            )
-        return same
-
-    def check_periods(self, connection: Connection, head: "Head", periods: Sequence[str]) -> None:
-        """Refuse periods that are implausible, or so old that nobody can tell whether the rows came before."""
-        for period in periods:
-            _refuse_forgotten(head, period)
-        if "period" not in self.allow:
-            for period in periods if head.first_period is None else ():
-                check_first_period(period, self.every)
-            check_periods(periods, [] if head.first_period is None else [head.first_period], self.every)
-
-    def copies(self, *_: Any) -> tuple[tuple[str, str, str], ...]:
-        """Return nothing: requests may have the same rows."""
-        return ()
-
-
-def _refuse_forgotten(head: "Head", period: str) -> None:
-    begin = period_position(period)
-    if begin is None or not is_timestamp(period):
-        return
-    days = (datetime.now(UTC).timestamp() - begin) / 86_400.0
-    why = ""
-    if days > head.settings.key_days:
-        why = f"are kept for {head.settings.key_days:g} days"
-    elif begin < (head.keys_forgotten or -np.inf):
-        why = "of that time are forgotten, since they were kept for fewer days before"
-    if why:
-        raise InputError(
-            f"the period {period} began {days:,.0f} days ago, and the keys of feedback {why}, so rows that came "
-            "before would count twice; add them as a log: `mcnet journal add`"
-        )
 
 
 def _shape(sketch: Sketch) -> Shape:
@@ -290,7 +203,7 @@ def _fitting(entry: Entry, sketch: Sketch, shape: Shape | None) -> tuple[Entry, 
 # The commit.
 
 
-class _Before(NamedTuple):
+class Before(NamedTuple):
     """What a source gave for a period before; what was merged has no entry of its own."""
 
     digest: str
@@ -314,54 +227,20 @@ def add_rows(store: "Store", name: str, rows: SourceRows) -> Added:
     """Add rows to the journal of a head, which is made if it is the first one of the store."""
     rows.ready(shape_of(store.find_head(name)))  # while others may write
     with store.writing_head("journal", name) as (connection, head):
-        (outcome,) = _take(connection, head, [rows])
+        (outcome,) = take(connection, head, [rows])
         if isinstance(outcome, McnetError):
             raise outcome
     return outcome
 
 
-def add_feedback(
-    store: "Store", requests: Sequence[FeedbackRows], executed: Callable[[], None] = lambda: None
-) -> list[Added | McnetError]:
-    """Commit many requests in one transaction, and return what each has changed, or why it was refused.
-
-    Parameters
-    ----------
-    store, requests : where to, and what.
-    executed : called after the last statement, before the rows are made durable.
-
-    Raises
-    ------
-    StoreUnavailableError, BusyError, OSError : nothing was added; all of them may be sent again.
-    """
-    outcomes: dict[FeedbackRows, Added | McnetError] = {}
-    by_head: dict[str, list[FeedbackRows]] = defaultdict(list)
-    for request in requests:
-        by_head[request.head].append(request)
-    with store.transaction(what="nothing was added"):
-        for name, left in sorted(by_head.items()):
-            while left:
-                try:
-                    with store.writing_head("journal", name, create=False) as (connection, head):
-                        shape = store.shapes[name] = shape_of(head)
-                        now = left if shape is not None else left[:1]  # the first rows of a head decide on its shape
-                        outcomes |= zip(now, _take(connection, head, now), strict=True)
-                        left = left[len(now) :]
-                except InputError as error:  # there is no such head
-                    outcomes |= dict.fromkeys(left, error)
-                    left = []
-        executed()
-    return [outcomes[request] for request in requests]
-
-
-def _take(connection: Connection, head: "Head", given: Sequence[SourceRows]) -> list[Added | McnetError]:
+def take(connection: Connection, head: "Head", given: Sequence[SourceRows]) -> list[Added | McnetError]:
     """Write what is new and plausible of several additions; return the outcome of each."""
     ready = [rows.ready(shape_of(head)) for rows in given]
     sources = {part.entry.source for parts in ready if not isinstance(parts, McnetError) for part in parts}
-    before: dict[tuple[str, float | None], dict[str, _Before]] = defaultdict(dict)
+    before: dict[tuple[str, float | None], dict[str, Before]] = defaultdict(dict)
     for some in chunks(sources):
         for source, age, period, *found in connection.execute(_GIVEN_BEFORE, {"head": head.id, "sources": some}):
-            before[source, age][period] = _Before(*found)
+            before[source, age][period] = Before(*found)
     outcomes: list[Added | McnetError] = []
     fresh: list[Part] = []
     replaced: list[int | None] = []
@@ -394,7 +273,7 @@ def _take(connection: Connection, head: "Head", given: Sequence[SourceRows]) -> 
         for entry in added:
             there = before[entry.source, entry.age]
             replaced += [there[entry.period].number] if entry.period in there else []
-            there[entry.period] = _Before(entry.digest, None, None)
+            there[entry.period] = Before(entry.digest, None, None)
         fresh += new
     if fresh:
         write(connection, head.id, ((part.entry, part.content()) for part in fresh), gone=replaced)
@@ -409,15 +288,7 @@ def write(
     gone: Collection[int | None] = (),
     merged: Iterable[Entry] = (),
 ) -> None:
-    """Put entries in the place of others; what was merged into them is known from now on.
-
-    Parameters
-    ----------
-    connection, head : of the transaction, and the number of the head.
-    fresh : the new entries with their sketch files.
-    gone : the numbers of the entries that are deleted.
-    merged : those whose rows the new entries have.
-    """
+    """Put new entries in the place of those that are gone; what was merged into them is known from now on."""
     for some in chunks(gone):
         connection.execute(entries.delete().where(entries.c.id.in_(some)))
     known = [{"head": head, **{name: getattr(e, name) for name in _KEY}} for e in merged]
@@ -471,74 +342,3 @@ def summarise(connection: Connection, head: int) -> None:
         values["first_period"] = sorted_periods(list({one.period for one in found}))[0]
         values["heaviest"] = max(max(one.largest_weight or 0.0, one.weight / one.rows) for one in found)
     connection.execute(heads.update().where(heads.c.id == head).values(**values))
-
-
-# Feedback of many requests at once.
-
-
-class FeedbackWriter:
-    """Commits requests that arrive while an earlier group is being written as one group.
-
-    Parameters
-    ----------
-    store : where to.
-    most : how many requests a group has at most.
-    executed, committed : called after the statements of each group, and when it is durable.
-    """
-
-    def __init__(
-        self,
-        store: "Store",
-        most: int = 256,
-        executed: Callable[[], None] = lambda: None,
-        committed: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.is_executing = False
-        """Whether statements are being executed that compute in this process; not while a disk or a server works."""
-        self._store, self._most = store, most
-        self._executed, self._committed = executed, committed
-        self._waiting: queue.SimpleQueue[tuple[FeedbackRows, Future[Added]] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="mcnet-feedback", daemon=True)
-        self._thread.start()
-
-    def submit(self, request: FeedbackRows) -> "Future[Added]":
-        """Take a request; its result is there when its rows are durable, or why they were refused."""
-        result: Future[Added] = Future()
-        result.set_running_or_notify_cancel()  # a client that leaves does not take its rows back
-        self._waiting.put((request, result))
-        return result
-
-    def close(self) -> None:
-        """Write what was taken, and end."""
-        self._waiting.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (one := self._waiting.get()) is not None:
-            group = [one]
-            with suppress(queue.Empty):
-                while len(group) < self._most and (one := self._waiting.get_nowait()) is not None:
-                    group.append(one)
-            self._commit(group)
-            if one is None:
-                return
-
-    def _commit(self, group: list[tuple[FeedbackRows, "Future[Added]"]]) -> None:
-        self.is_executing = self._store.database.is_sqlite
-        try:
-            outcomes = add_feedback(self._store, [request for request, _ in group], self._end_statements)
-        except BaseException as error:  # of the whole group, such as a database that cannot be reached
-            self._end_statements()
-            for _, result in group:
-                result.set_exception(error)
-            return
-        self._committed()
-        for (_, result), outcome in zip(group, outcomes, strict=True):
-            if isinstance(outcome, Added):
-                result.set_result(outcome)
-            else:
-                result.set_exception(outcome)
-
-    def _end_statements(self) -> None:
-        self.is_executing = False
-        self._executed()

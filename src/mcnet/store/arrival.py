@@ -49,10 +49,9 @@ class ArrivalCurve:
         """Learn from periods that were counted at several ages; None if no period was.
 
         From one age to the next, q = (positives by the earlier age) / (positives by the later one), summed over the
-        periods counted at both, is the share of those that are there later that were there before: a hazard in reverse
-        time, with a Beta posterior. The share by an age is the product of the q from there to the last age. The
-        positives of a period between two of its counts are interpolated. How much periods differ from the common q adds
-        to the variance.
+        periods counted at both, has a Beta posterior: a hazard in reverse time. The share by an age is the product of
+        the q from there to the last age. Between two counts of a period its positives are interpolated. How much
+        periods differ from the common q adds to the variance.
 
         Parameters
         ----------
@@ -134,13 +133,7 @@ def corrected_sketch(sketch: Sketch, age: float | None, arrival: ArrivalCurve | 
     of positives so far, a smooth curve per context, it counts (1 − q/s) / (1 − q), so that the weight of the rows stays
     what it is. Sums of values are changed alike. All weights are then reduced to what such rows can tell: with N
     expected positives and the variance v of log s, the information of N complete positives is N, of these
-    N / ((1 − s·p) / (s·(1 − p)) + N·v/(1 − p)).
-
-    Parameters
-    ----------
-    sketch : the rows of one period, counted at one age.
-    age : periods after its end at which it was counted; None for complete labels, which are returned as they are.
-    arrival : what is known of the delays; None if nothing is.
+    N / ((1 − s·p) / (s·(1 − p)) + N·v/(1 − p)). Complete labels (age None) are returned as they are.
     """
     share, variance = (1.0, 0.0) if arrival is None else arrival.at(age)
     if share >= 1.0 or sketch.total_weight <= 0.0:

@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from mcnet.rows.periods import is_timestamp, period_position, period_text, periods_between, sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
-from mcnet.store.additions import FEEDBACK, chunks, summarise, write
+from mcnet.store.additions import chunks, summarise, write
 from mcnet.store.entries import COMPACTED, Entry, entry_of
+from mcnet.store.feedback import FEEDBACK
 from mcnet.store.schema import entries, heads, keys
 
 if TYPE_CHECKING:

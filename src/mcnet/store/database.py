@@ -51,12 +51,7 @@ _PING_SECONDS, _STALLED_SECONDS = 15.0, 60
 
 
 class Database:
-    """One database, opened when it is first used; safe to share between threads, and to inherit by a fork.
-
-    Parameters
-    ----------
-    address : the path of an SQLite file, or postgresql://…
-    """
+    """One SQLite file or postgresql://…, opened at its first use; threads may share it, and a fork may inherit it."""
 
     def __init__(self, address: str | PathLike[str]) -> None:
         text = fspath(address) if isinstance(address, str | PathLike) else ""
@@ -96,10 +91,7 @@ class Database:
     def writing(self, what: str = "nothing was written", *, create: bool = True) -> Iterator[Connection]:
         """Give a connection whose changes happen together or not at all; a block inside another one joins it.
 
-        Parameters
-        ----------
-        what : what became of the work, if the disk is full.
-        create : make a store that is not there; else it is refused.
+        An error says `what` became of the work. A store that is not there is refused, unless it may be created.
         """
         joined = getattr(self._joined, "connection", None)
         if joined is not None:
@@ -159,36 +151,35 @@ class Database:
         return engine
 
     def exists(self) -> bool:
-        """Tell whether there is a store already."""
-        if self._is_current and (self.path is None or self.path.exists()):
-            return True
-        if self.path is not None:
-            self._refuse_other_things()
-            if not self.path.exists():
-                return False
-        with self.translated(), self._begin(write=False) as connection:
-            return self._schema(connection) is not None
-
-    def _open(self, *, create: bool) -> None:
-        """Make the tables of a store that is not there."""
+        """Tell whether there is a store; refuse one of another schema, and what is none."""
         file = self._identity()
         if self._is_current and (self.path is None or (file is not None and file == self._file)):
-            return
+            return True
         if self._is_current:  # the file was deleted or replaced: what is open is no longer what the path names
             self.close()
-            self._engine = None
-        if not self.exists():
-            if not create:
-                raise InputError(f"there is no store in {self.name}; adding rows or a version to it makes one")
-            self._create()
-        with self._begin(write=False) as connection:
+            self._engine, self._is_current = None, False
+        if self.path is not None:
+            self._refuse_other_things()
+            if file is None:
+                return False
+        with self.translated(), self._begin(write=False) as connection:
             found = self._schema(connection)
-        if found != str(SCHEMA):
+        if found not in (None, str(SCHEMA)):
             raise FileFormatError(
                 f"{self.name} has tables of schema {found}, and this mcnet reads schema {SCHEMA}; use the mcnet that "
                 "made it, or add the logs to a new store"
             )
-        self._is_current, self._file = True, self._identity()
+        self._is_current, self._file = found is not None, file
+        return self._is_current
+
+    def _open(self, *, create: bool) -> None:
+        """Make the tables of a store that is not there."""
+        if self.exists():
+            return
+        if not create:
+            raise InputError(f"there is no store in {self.name}; adding rows or a version to it makes one")
+        self._create()
+        self.exists()
 
     def _identity(self) -> tuple[int, int] | None:
         """Return what tells the file at the path from another one that takes its place; None if there is none."""
@@ -315,13 +306,7 @@ class Database:
 
 
 class Changes:
-    """Waits for pointers that have moved: PostgreSQL tells, and of a file SQLite's counter of commits is read.
-
-    Parameters
-    ----------
-    database : the database to follow.
-    poll_seconds : how often to look where nothing tells.
-    """
+    """Waits for pointers that have moved: PostgreSQL tells, and of a file SQLite's counter of commits is read."""
 
     def __init__(self, database: Database, poll_seconds: float = 0.5) -> None:
         self._database = database

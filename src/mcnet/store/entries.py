@@ -106,18 +106,18 @@ class OtherRowsError(InputError):
     """A source gave other rows for the same period before."""
 
 
-class ImplausibleError(InputError):
-    """A weight or a period is so far from all others that a wrong unit or a wrong clock is likely."""
+def _implausible(guard: str, problem: str, advice: str) -> InputError:
+    """Return the error about a weight or a period, which advises to allow it by name, too."""
+    by_name = Advice(
+        f"{advice}, or allow it by name: pass {{allow}}",
+        service=f'{advice}, or allow it by name: send "allow": ["{guard}"]',
+        allow=guard,
+    )
+    return InputError(problem, advice=by_name, column=guard)
 
-    @staticmethod
-    def of(guard: str, problem: str, advice: str) -> "ImplausibleError":
-        """Return the error about a weight or a period, which advises to allow it by name, too."""
-        by_name = Advice(
-            f"{advice}, or allow it by name: pass {{allow}}",
-            service=f'{advice}, or allow it by name: send "allow": ["{guard}"]',
-            allow=guard,
-        )
-        return ImplausibleError(problem, advice=by_name, column=guard)
+
+def _implausible_period(problem: str) -> InputError:
+    return _implausible("period", problem, "correct the clock or the unit of the timestamps")
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def check_weights(fresh: Iterable[Entry], largest: float | None) -> None:
                 else f"{_MOST_TIMES_LARGEST:,.0f} times the largest so far ({largest:.6g})"
             )
             problem = f"{entry.source} has a row of weight {entry.heaviest:.6g} for {entry.period}, above {than}"
-            raise ImplausibleError.of("weight", problem, "correct the weight")
+            raise _implausible("weight", problem, "correct the weight")
 
 
 def check_periods(fresh: Sequence[str], there: Sequence[str], every: str | None) -> None:
@@ -197,8 +197,7 @@ def check_periods(fresh: Sequence[str], there: Sequence[str], every: str | None)
         now = datetime.now(UTC).timestamp()
         latest, text = max(new)
         if latest > now + _MOST_PERIODS_AWAY * length:
-            problem = f"the period {text} lies more than {_MOST_PERIODS_AWAY} periods after now"
-            raise ImplausibleError.of("period", problem, "correct the clock or the unit of the timestamps")
+            raise _implausible_period(f"the period {text} lies more than {_MOST_PERIODS_AWAY} periods after now")
     gap = _MOST_PERIODS_AWAY * length
     if known:
         first, name = min((period_position(text) or 0.0, text) for text in known)
@@ -209,33 +208,20 @@ def check_periods(fresh: Sequence[str], there: Sequence[str], every: str | None)
         if position < first - gap:
             number = round((first - position) / length)
             problem = f"the period {text} lies {number:,} periods before {name}, the first one after it"
-            raise ImplausibleError.of("period", problem, "correct the clock or the unit of the timestamps")
+            raise _implausible_period(problem)
         if position < first:
             first, name = position, text
 
 
 def check_first_period(period: str, every: str | None) -> None:
-    """Refuse a period far before now as the first one of a journal that is filled by a running service.
-
-    Logs of any age may begin a journal. A service gets rows soon after they were served, and whatever period comes
-    first is the one that later ones are compared with.
-
-    Parameters
-    ----------
-    period : its canonical name.
-    every : the length of a period, if it is known.
-
-    Raises
-    ------
-    ImplausibleError : the period lies more than 400 periods before now.
-    """
+    """Refuse a period far before now as the first one of a running service, which later ones are compared with."""
     length, position = period_length([period], every), period_position(period)
     if length is None or position is None or not is_timestamp(period):
         return
     number = round((datetime.now(UTC).timestamp() - position) / length)
     if number > _MOST_PERIODS_AWAY:
         problem = f"the period {period} lies {number:,} periods before now, and the journal has no rows yet"
-        raise ImplausibleError.of("period", problem, "correct the clock or the unit of the timestamps")
+        raise _implausible_period(problem)
 
 
 # The sum of many periods.

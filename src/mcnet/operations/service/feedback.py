@@ -24,8 +24,9 @@ from mcnet.rows.fields import field_columns, number_fields
 from mcnet.rows.periods import cut_to_periods, duration_seconds, parse_every, period_text, shown_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes
-from mcnet.store.additions import FeedbackRows, FeedbackWriter, shape_of
+from mcnet.store.additions import shape_of
 from mcnet.store.entries import OtherRowsError
+from mcnet.store.feedback import FeedbackRows, FeedbackWriter
 
 # Which period it is now, and when it ends.
 
