@@ -31,7 +31,7 @@ def scores_as_they_are() -> Any:
 
 
 def applying(spark: Any, log: Path, model: Any, repeats: int) -> dict[str, float]:
-    """Return the time of writing a log with a constant, and with probabilities made in both ways."""
+    """Return the time of writing a log with a constant, and with probabilities made by `apply`."""
     from pyspark.sql import functions as F
 
     df, path = spark.read.parquet(str(log)), DATA / "spark-written"
@@ -40,8 +40,7 @@ def applying(spark: Any, log: Path, model: Any, repeats: int) -> dict[str, float
             {
                 "constant": lambda: written(df.withColumn("calibrated", F.lit(0.5)), path),
                 "nothing": lambda: written(df.withColumn("calibrated", scores_as_they_are()("score", "country")), path),
-                "default": lambda: written(apply(df, model), path),
-                "arrow": lambda: written(apply(df, model, sql=False), path),
+                "apply": lambda: written(apply(df, model), path),
             },
             repeats,
         )
@@ -58,9 +57,8 @@ def main(full: bool) -> None:
         times = applying(spark, log, model, repeats)
     names = {
         "constant": "write the columns and a constant",
-        "default": "write the columns, calibrated by `apply`: Spark SQL",
         "nothing": "write the columns and one that Python returns as it is",
-        "arrow": "write the columns, calibrated by `apply(sql=False)`: through Arrow",
+        "apply": "write the columns, calibrated by `apply`",
     }
     lines = [[name, report.seconds(times[key]), f"{times[key] / times['constant']:.2f}"] for key, name in names.items()]
     text = "\n\n".join(

@@ -50,10 +50,8 @@ def same(found, model=model):
     return np.array_equal(table["calibrated"], model.predict(table["score"], {"country": table["country"]}))
 
 
-assert same(apply(df, model, sql=False))
-print("apply")
 assert same(apply(df, model))
-print("sql")
+print("apply")
 assert evaluate(df, probability="score", field="country").rows == 4_000
 print("evaluate")
 fitted = CalibrationEstimator(scoreCol="score", fieldCols=["country"], method="platt-field").fit(df)

@@ -37,7 +37,7 @@ def test_arrow_gives_the_bits_of_predict_and_keeps_the_rows(spark, rows, model):
     from mcnet.spark import apply
 
     df = spark.createDataFrame(rows.to_arrow()).repartition(3)
-    found = pl.from_arrow(apply(df, model, sql=False).toArrow())
+    found = pl.from_arrow(apply(df, model).toArrow())
     assert found.columns == ["score", "label", "country", "calibrated"]
     assert np.array_equal(found["calibrated"], model.predict(found["score"], {"country": found["country"]}))
     assert found.drop("calibrated").sort(pl.all()).equals(rows.sort(pl.all()))
@@ -59,10 +59,9 @@ def test_missing_scores_stay_missing_and_impossible_ones_end_the_job(spark, mode
 
     df = spark.createDataFrame([(None, "NL"), (0.25, "NL")], "score double, country string")
     bad = spark.createDataFrame([(1.5, "NL")], "score double, country string")
-    for sql in (False, True):
-        assert [row.calibrated is None for row in apply(df, model, sql=sql).collect()] == [True, False]
-        with pytest.raises(Exception, match=r"outside \[0, 1\]"):
-            apply(bad, model, sql=sql).collect()
+    assert [row.calibrated is None for row in apply(df, model).collect()] == [True, False]
+    with pytest.raises(Exception, match=r"outside \[0, 1\]"):
+        apply(bad, model).collect()
 
 
 def test_what_cannot_be_applied_is_refused_at_once(spark, model):
@@ -77,48 +76,6 @@ def test_what_cannot_be_applied_is_refused_at_once(spark, model):
         apply(df.drop("country"), model)
     with pytest.raises(mcnet.InputError, match="give a Spark DataFrame"):
         apply(pl.DataFrame({"score": [0.5]}), model)
-
-
-def test_the_expression_gives_the_bits_of_predict_too(spark, rows, model):
-    from mcnet.spark import apply
-
-    df = spark.createDataFrame(rows.to_arrow()).repartition(3)
-    found = pl.from_arrow(apply(df, model, sql=True).toArrow())
-    assert found.columns == ["score", "label", "country", "calibrated"]
-    assert np.array_equal(found["calibrated"], model.predict(found["score"], {"country": found["country"]}))
-
-
-@pytest.mark.parametrize("found_by", ["arrays", "joins"])
-def test_a_large_model_gives_the_same_bits(spark, found_by, monkeypatch):
-    """Pieces are found in arrays, or by joins where arrays would be too long."""
-    from mcnet.spark import apply
-    from mcnet.spark import applying as piece_arrays
-
-    if found_by == "joins":
-        monkeypatch.setattr(piece_arrays, "_MOST_CELLS", 0)
-    generator = np.random.default_rng(1)
-    scores = generator.beta(1.0, 5.0, 6_000)
-    value = pl.Series([None if v == 0 else f"v{v}" for v in generator.integers(0, 40, 6_000)], dtype=pl.String)
-    device = pl.Series(generator.choice(["phone", "tablet"], 6_000))
-    fields = {"value": value, "device": device}
-    labels = (generator.random(6_000) < scores).astype(int)
-    model = mcnet.PerField("isotonic").fit(scores, labels, field=fields).model_
-    unseen = pl.DataFrame({"value": ["never", None], "device": ["phone", "never"], "score": [0.25, 0.5]})
-    table = pl.DataFrame({**fields, "score": scores}).head(500)
-    df = spark.createDataFrame(pl.concat([table, unseen]).to_arrow())
-    found = pl.from_arrow(apply(df, model, score="score", sql=True, column="high").toArrow())
-    assert found.columns == ["value", "device", "score", "high"]
-    assert len(found) == 502
-    expected = model.predict(found["score"], {"value": found["value"], "device": found["device"]})
-    assert np.array_equal(found["high"], expected)
-
-
-def test_fields_that_spark_writes_differently_are_refused_as_sql(spark, model):
-    from mcnet.spark import apply
-
-    df = spark.createDataFrame([(0.5, 7.0)], "score double, country double")
-    with pytest.raises(mcnet.NotSupportedError, match="cast it to a string"):
-        apply(df, model, sql=True)
 
 
 def test_decimals_with_more_digits_than_a_double_have_their_own_curves(spark, tmp_path):
@@ -142,33 +99,6 @@ def test_decimals_with_more_digits_than_a_double_have_their_own_curves(spark, tm
     assert two[0] != two[1]
 
 
-def runs_python(df):
-    """Tell whether executors have to run Python for a table."""
-    import contextlib
-    import io
-
-    with contextlib.redirect_stdout(io.StringIO()) as said:
-        df.explain()
-    return "ArrowEvalPython" in said.getvalue()
-
-
-def test_executors_run_python_only_where_an_expression_would_not_give_the_bits_of_predict(spark, rows, model, tmp_path):
-    from mcnet.spark import apply
-
-    df = spark.createDataFrame(rows.head(100).to_arrow())
-    assert not runs_python(apply(df, model))
-    assert runs_python(apply(df, model, sql=False))
-    assert runs_python(apply(df, model, interval=0.9))
-    assert runs_python(apply(df, model, score_type="logit"))
-    assert runs_python(apply(df.withColumn("country", df.score), model))
-    assert runs_python(apply(df.select("*", df.label.alias("Label")), model))
-    # A family makes curves for combinations that the fit had no rows of.
-    fields = {"country": rows["country"].fill_null("DE"), "shop": pl.Series(["a", "b"] * (len(rows) // 2))}
-    family = mcnet.BayesMCNet().fit(rows["score"], rows["label"], field=fields).model_
-    shops = spark.createDataFrame([(0.5, "NL", "a")], "score double, country string, shop string")
-    assert runs_python(apply(shops, family)) == family.sums_up
-
-
 def test_a_stream_is_calibrated(spark, rows, model, tmp_path):
     from mcnet.spark import apply
 
@@ -180,12 +110,11 @@ def test_a_stream_is_calibrated(spark, rows, model, tmp_path):
     assert np.array_equal(found["calibrated"], model.predict(found["score"], {"country": found["country"]}))
 
 
-@pytest.mark.parametrize("sql", [False, True])
-def test_a_column_is_replaced_where_it_is(spark, model, sql):
+def test_a_column_is_replaced_where_it_is(spark, model):
     from mcnet.spark import apply
 
     df = spark.createDataFrame([(0.5, 1.0, "NL")], "score double, Calibrated double, country string")
-    found = apply(df, model, replace=True, sql=sql)
+    found = apply(df, model, replace=True)
     assert found.columns == ["score", "calibrated", "country"]
     assert found.first().calibrated == model.predict([0.5], {"country": ["NL"]})[0]
 
@@ -196,9 +125,7 @@ def test_the_entry_of_class_1_of_a_vector_is_the_score(spark, model):
     from mcnet.spark import apply
 
     df = spark.createDataFrame([(Vectors.dense([0.75, 0.25]), "NL")], ["probability", "country"])
-    served = model.predict([0.25], {"country": ["NL"]})[0]
-    for sql in (False, True):
-        assert apply(df, model, score="probability", sql=sql).first().calibrated == served
+    assert apply(df, model, score="probability").first().calibrated == model.predict([0.25], {"country": ["NL"]})[0]
 
 
 def test_executors_import_little(model, tmp_path):

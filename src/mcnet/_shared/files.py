@@ -83,12 +83,7 @@ _unfinished: set[Path] = set()
 
 
 def output_file(path: str | os.PathLike[str]) -> Path:
-    """Return the regular file that writing to `path` would make or replace; symbolic links are followed.
-
-    Raises
-    ------
-    InputError : its folder does not exist, or there is something else than a regular file in its place.
-    """
+    """Return the regular file that writing to `path` would make or replace; symbolic links are followed."""
     target = disk_path(path, "what is written here")
     if target.is_symlink():
         target = Path(os.path.realpath(target))
@@ -112,11 +107,6 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     A file that is replaced keeps its mode and, where the system allows it, its owner. A symbolic link stays, and the
     file it leads to is replaced. Temporary files of processes that were killed are removed.
-
-    Raises
-    ------
-    InputError : `path` cannot be written to (see `output_file`).
-    OSError : the disk is full (ENOSPC), or the file cannot be written for another reason.
     """
     target = output_file(path)
     _remove_abandoned(target.parent)
@@ -140,13 +130,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def named_if_full(path: str | os.PathLike[str], result: str = "nothing was written") -> Iterator[None]:
-    """If the disk is full, raise an error that names what was being written: that of the system often names nothing.
-
-    Parameters
-    ----------
-    path : the file or folder, as its user knows it.
-    result : what became of it.
-    """
+    """If the disk is full, raise an error that names what was being written: that of the system often names nothing."""
     try:
         yield
     except Exception as error:
@@ -217,18 +201,7 @@ _SECONDS_BETWEEN_TRIES = 0.05
 
 @contextmanager
 def exclusive_lock(path: Path, wait_seconds: float | None = None, what: str = "") -> Iterator[None]:
-    """Wait until no other process has the lock of this file, and have it until the end of the block.
-
-    Parameters
-    ----------
-    path : the file to lock; it is made if it is not there, for its owner alone, and stays.
-    wait_seconds : how long to wait; None for as long as it takes.
-    what : what the other process does; by default it uses the folder of the file.
-
-    Raises
-    ------
-    BusyError : another process still had the lock after that time.
-    """
+    """Wait until no other process has the lock of this file, and have it until the end of the block."""
     import fcntl
 
     until = math.inf if wait_seconds is None else time.monotonic() + wait_seconds

@@ -61,13 +61,7 @@ def has_extra(extra: str) -> bool:
 
 
 def need_extra(extra: str, what: str) -> None:
-    """Raise NotSupportedError unless the libraries of an extra are installed.
-
-    Parameters
-    ----------
-    extra : the name of the extra, as in `pip install '.[networks]'`.
-    what : what needs them, as the message names it.
-    """
+    """Raise NotSupportedError unless the libraries of an extra are installed."""
     missing = [name for name in _LIBRARIES[extra] if not _is_installed(name)]
     if missing:
         verb = "is" if len(missing) == 1 else "are"

@@ -167,20 +167,7 @@ class CurveUncertainty:
     steps: tuple[int, ...]
 
     def band(self, logits: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
-        """Return the credible intervals of calibrated logits: (low, high), of shape `[contexts, logits]`.
-
-        Parameters
-        ----------
-        logits : the raw logits.
-        codes : the codes of each context's field values `[contexts, fields]`; a negative code is an unseen value.
-        level : the probability that the interval is to contain the truth with.
-
-        Returns
-        -------
-        Bounds that rise with the logit. At every place they are the curve ± z standard deviations, unless another
-        place says more: as curves rise, a lower bound at a lower score holds here too, and an upper bound at a higher
-        one.
-        """
+        """Return the credible intervals of calibrated logits: (low, high), of shape `[contexts, logits]`."""
         codes = np.asarray(codes, dtype=np.int64).reshape(len(codes), self.family.fields)
         # The logits between which curves and standard deviations are straight.
         corners = np.unique(np.concatenate([self.places, self.family.knots]))
@@ -232,13 +219,7 @@ class CurveUncertainty:
 
     @staticmethod
     def from_dict(document: dict[str, Any], family: CurveFamily) -> "CurveUncertainty":
-        """Return what `to_dict` described, for the family of the same model.
-
-        Raises
-        ------
-        ValueError
-            If the numbers do not belong to the family, or are not variances at rising places.
-        """
+        """Return what `to_dict` described, for the family of the same model."""
         places, common = (np.array(document[name], dtype=np.float64) for name in ("places", "common"))
         steps = tuple(int(step) for step in document["steps"])
         unseen = tuple(np.array(part, dtype=np.float64) for part in document["unseen"])

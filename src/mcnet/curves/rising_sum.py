@@ -239,18 +239,7 @@ class RisingSum:
     # Many rows: sorted by context, in compiled loops.
 
     def predict(self, scores: FloatArray, codes: NDArray[Any], which: NDArray[Any]) -> FloatArray:
-        """Return the probability of each row.
-
-        Parameters
-        ----------
-        scores : numbers in [0, 1].
-        codes : field codes of distinct contexts `[contexts, fields]`; a negative code is an unseen value.
-        which : the row of `codes` that each score belongs to.
-
-        Returns
-        -------
-        array : probabilities that never fall when the score rises; a row has the same one in every batch.
-        """
+        """Return the probability of each row."""
         if not worth_compiling(len(scores), _kernel):
             return self._in_arrays(scores, codes, which)
         # Rows are sorted by context, since a look at a random place costs more than all arithmetic.

@@ -124,17 +124,6 @@ def make_world(
 ) -> World:
     """Make a world by its name.
 
-    Parameters
-    ----------
-    name : "still" (nothing changes), "slow" (the level is a random walk), "jump" (the level jumps once), "weekly" (it
-        has a season of seven periods), "one-value" (the offset of one value is a random walk), "day-effects" (every
-        period has effects), "fast" (level and offsets revert to their means within a few periods), "tiny" (as "slow",
-        50 rows per period), "many-values" (200 values, all of which move), "autoregressive" (the level keeps about half
-        of its deviation from one period to the next), "rare" (as "slow", with effects, 0.3 % positives).
-    seed : of all that is random.
-    periods, rows, values : how many there are, rows per period; "tiny", "many-values" and "rare" have their own.
-    jump_at, jump : when the level of "jump" jumps, and how far, in logits.
-
     >>> world = make_world("jump", seed=1)
     >>> rows = world.period(0)
     >>> len(rows.score), bool((rows.probability > 0.0).all())

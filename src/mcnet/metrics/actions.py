@@ -125,12 +125,6 @@ def find_actions(
     """Return the field values whose error is beyond noise, by Benjamini and Hochberg's procedure over all fields.
 
     A field value is tested by the effective number of its positives, as that of a Poisson distribution, two-sided.
-
-    Parameters
-    ----------
-    fields : the values of each field, and their sums.
-    q : the expected share of false discoveries.
-    level : of the intervals.
     """
     found, chances, too_few = [], [], 0
     z = two_sided(level)
@@ -157,11 +151,6 @@ def find_actions(
 
 def discoveries(chances: FloatArray, q: float) -> IntArray:
     """Return the tests that Benjamini and Hochberg's procedure rejects, the smallest chance first.
-
-    Parameters
-    ----------
-    chances : of seeing what was seen, or more, by chance (p-values).
-    q : the expected share of false discoveries.
 
     >>> discoveries(np.array([0.5, 0.001, 0.03]), 0.05).tolist()
     [1, 2]
@@ -202,15 +191,7 @@ class MoneyOverTime:
         value: float | None,
         known: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add a period; one without values is only counted.
-
-        Parameters
-        ----------
-        period, sketch : its name, and its rows.
-        model : what served them; None for the scores themselves.
-        value : what a positive is worth, if the sketch has no values.
-        known : the figures of the period, if they were computed before.
-        """
+        """Add a period; one without values is only counted."""
         from mcnet.metrics.evaluation import predict_cells
 
         sketch = (sketch if sketch.value_kind or value is None else sketch.with_value(value)).unfolded()

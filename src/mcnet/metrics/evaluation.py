@@ -276,16 +276,6 @@ def evaluate_columns(
     """Evaluate columns that are valid already, with fields as codes: rows, or the cells of a sketch.
 
     Each metric is computed when it is first asked for.
-
-    Parameters
-    ----------
-    p, y, w : probabilities, labels and weights.
-    fields : the fields.
-    truth : the true probabilities, if they are known.
-    folds : the fold of each row, if each fold was predicted by a fit on the other ones: errors, and the order of rows,
-        are then measured within folds (see `FoldSums` and `JudgedRows`).
-    settings : of the metrics.
-    money : what the errors are worth, if that is known.
     """
     chosen = settings or MetricSettings()
     p, y, w = columns(p, y, w)
@@ -363,16 +353,7 @@ def evaluate_cells(
     by: Sequence[str] | None = None,
     within_folds: bool = False,
 ) -> Evaluation:
-    """Evaluate one probability per cell against the labels of the cells.
-
-    Parameters
-    ----------
-    probabilities : of each cell.
-    sketch : the cells.
-    settings : of the metrics.
-    by : the fields to evaluate inside of; all those of the sketch if not given.
-    within_folds : whether each fold was predicted by a fit on the other ones, see `evaluate_columns`.
-    """
+    """Evaluate one probability per cell against the labels of the cells."""
     columns = sketch.contexts.columns(sketch.context)
     fields = coded_fields([column for column in columns if by is None or column.name in by])
     folds = sketch.fold if within_folds else None
@@ -476,15 +457,7 @@ def evaluate_periods(
     *,
     by: Sequence[str] | None = None,
 ) -> PeriodEvaluations:
-    """Evaluate a model on each period, one in memory at a time.
-
-    Parameters
-    ----------
-    model : what turns scores into probabilities; None to judge the scores.
-    periods : (period, sketch) in order.
-    settings : those of an evaluation.
-    by : the fields to judge inside of; all fields of the sketches if not given.
-    """
+    """Evaluate a model on each period, one in memory at a time."""
     lines: list[tuple[str, int, float, float, dict[str, Estimate]]] = []
     for period, sketch in periods:
         probability = sketch.score if model is None else predict_cells(model, sketch)

@@ -128,15 +128,7 @@ class FieldEvaluation:
 def evaluate_field(
     name: str, values: tuple[str, ...], sums: GroupSums, settings: MetricSettings, compared: GroupSums | None = None
 ) -> FieldEvaluation:
-    """Return the table and the estimates of a field from the sums of its values.
-
-    Parameters
-    ----------
-    name, values : of the field.
-    sums : the sums of each value.
-    settings : of the metrics.
-    compared : the sums of each value in each fold, if the estimates are to compare these instead.
-    """
+    """Return the table and the estimates of a field from the sums of its values."""
     pcoc, low, high = group_pcoc(sums, level=settings.level)
     mean = sums.predicted / sums.weight
     table = FieldTable(values, sums.weight, sums.positives, mean, pcoc, low, high)

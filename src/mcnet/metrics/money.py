@@ -154,11 +154,6 @@ def error_draws(error: FloatArray, noise: FloatArray, number: int, rng: np.rando
 
     error = ρ + normal noise, where ρ is 0 with some probability and else normal. Four priors are averaged by BIC:
     ρ = 0; one ρ for all; 0 or one normal; 0 or one of two normals.
-
-    Parameters
-    ----------
-    error, noise : the error that is seen in each group, and the variance of its noise.
-    number, rng : of the draws.
     """
     priors = _priors(error, noise)
     best = max(prior.logarithm for prior in priors)
@@ -192,11 +187,6 @@ def rare_draws(seen: FloatArray, expected: FloatArray, number: int, rng: np.rand
 
     Few positives have no normal noise: seen ~ Poisson(λ·expected), and the error is 1 − λ. Priors are averaged by
     their likelihood (and BIC): λ = 1; one λ for all; λ = 1 or, with some probability, of a gamma distribution.
-
-    Parameters
-    ----------
-    seen, expected : the positives of each field value, and those predicted.
-    number, rng : of the draws.
     """
     penalty, right = 0.5 * log(max(len(seen), 2)), -expected
     positives, rows = float(seen.sum()) + 0.5, float(expected.sum()) + 0.5

@@ -272,15 +272,7 @@ def find_slices(
     type_given: bool = True,
     progress: Callable[[int], Any] | None = None,
 ) -> Slices:
-    """Do what `slices` does, for rows that are read as a spec says.
-
-    Parameters
-    ----------
-    rows, model, exclude : as in `slices`.
-    spec : how the rows are read.
-    type_given : whether the user has named the type of the scores; if not, probabilities read as logits are refused.
-    progress : a function that is called with the number of rows of each batch.
-    """
+    """Do what `slices` does, for rows that are read as a spec says."""
     spec.check()
     table = LogRows(rows, spec, model)
     exclude = field_names(exclude)

@@ -202,22 +202,6 @@ def apply_to_files(
     CSV has no types: in an output of another format its score is a number, its fields are canonical strings (7.0 is
     "7", as in the fit), and any other column has the type that all its values have (see `types_of_texts`), for which
     the file is read once more. A row without a score gets no probability.
-
-    Parameters
-    ----------
-    model : the model to apply.
-    files : paths, globs or folders.
-    output : the file to write.
-    score : the column of scores.
-    field : the columns of the model's fields, in their order, if they have other names in the files.
-    column : the column to add.
-    score_type : "probability" or "logit"; by default what the model was fitted on.
-    progress : a function that is called with the number of rows of each batch, from any thread.
-    unseen : counts the rows with field values that the model has not seen, if it is given.
-
-    Returns
-    -------
-    Applied : the number of rows, and of rows without a score.
     """
     target: Path | RemoteFile = RemoteFile(fspath(output)) if is_url(output) else Path(local_path(output))
     source = source_name(files)

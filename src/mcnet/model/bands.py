@@ -61,14 +61,7 @@ class Bands:
         self._remembered: dict[tuple[float, bytes], FloatArray] = {}
 
     def __call__(self, scores: FloatArray, codes: NDArray[Any], level: float) -> tuple[FloatArray, FloatArray]:
-        """Return the lower and the upper probability of each row.
-
-        Parameters
-        ----------
-        scores : probabilities in [0, 1].
-        codes : the code of each row's value in every field `[rows, fields]`, -1 for an unseen value.
-        level : the probability that the interval includes the truth.
-        """
+        """Return the lower and the upper probability of each row."""
         logits = logit(clip_scores(scores))
         contexts, which = distinct_contexts(codes)
         result = np.empty((2, len(scores)))
@@ -146,13 +139,7 @@ class CurveDeviations:
 
     @staticmethod
     def from_dict(document: dict[str, Any], curves: Curves, contexts: Contexts) -> "CurveDeviations":
-        """Return what `to_dict` described, for the curves of the same model.
-
-        Raises
-        ------
-        ValueError
-            If there is not one row of deviations for every curve, or if they are not deviations at rising places.
-        """
+        """Return what `to_dict` described, for the curves of the same model."""
         places = np.array(document["places"], dtype=np.float64)
         deviations = np.array(document["deviations"], dtype=np.float64)
         if places.ndim != 1 or len(places) < 2 or not np.all(np.isfinite(places)) or np.any(np.diff(places) <= 0.0):

@@ -41,14 +41,7 @@ FIELD_ADVICE = Advice("pass {field}", service="send it under `field`", field=Non
 
 
 def as_probabilities(scores: Any, own: ScoreType, given: ScoreType | None) -> FloatArray:
-    """Return scores as probabilities, neither clipped nor checked where they are probabilities already.
-
-    Parameters
-    ----------
-    scores : the column as it was given.
-    own : what the model was fitted on.
-    given : what the caller says that the scores are; None leaves it to the model, and to the data to contradict.
-    """
+    """Return scores as probabilities, neither clipped nor checked where they are probabilities already."""
     score_type, column = given or own, as_floats(scores, "score")
     if score_type == "probability" or len(column) == 0:
         return column
@@ -59,14 +52,7 @@ def as_probabilities(scores: Any, own: ScoreType, given: ScoreType | None) -> Fl
 
 
 def refuse_probabilities(scores: FloatArray, rows: int, *, name: str = "score") -> None:
-    """Raise if scores that were logits, and are probabilities now, cannot be the logits that a model was fitted on.
-
-    Parameters
-    ----------
-    scores : the sigmoids of what was read, or their extremes.
-    rows : how many rows they stand for.
-    name : what messages call the column.
-    """
+    """Raise if scores that were logits, and are probabilities now, cannot be the logits that a model was fitted on."""
     if rows < FEWEST_ROWS_TO_JUDGE or len(scores) == 0:
         return
     lowest, highest = sigmoid(np.array([0.0, 1.0]))

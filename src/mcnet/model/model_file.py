@@ -396,13 +396,7 @@ def _table(rows: list[list[int]], values: Sequence[tuple[str | None, ...]]) -> C
 
 
 def as_model(model: Any, done: str) -> CalibrationModel:
-    """Return the model of a fitted calibrator or of a model file, or the model itself.
-
-    Parameters
-    ----------
-    model : a model, a fitted calibrator, or the path of a model file.
-    done : what is to be done with it, for messages: "exported".
-    """
+    """Return the model of a fitted calibrator or of a model file, or the model itself."""
     if isinstance(model, str | PathLike):
         return load(model)
     if getattr(model, "needs_features", False):
@@ -424,12 +418,7 @@ def as_model(model: Any, done: str) -> CalibrationModel:
 
 
 def other_requests(model: CalibrationModel, current: CalibrationModel | None) -> str:
-    """Return what a model asks of clients that the current one does not, after its name; nothing if that is the same.
-
-    Parameters
-    ----------
-    model, current : the model that is to be served, and the one that is; None if there is none.
-    """
+    """Return what a model asks of clients that the current one does not, after its name; "" if that is the same."""
     if current is None:
         return ""
     lacking = [name for name in current.fields if name not in model.fields]

@@ -39,12 +39,7 @@ class Candidate:
     edges: tuple[float, ...] | None = None
 
     def values(self, column: pl.Series) -> FieldColumn:
-        """Return the field value of each row; what is missing, or is no number or timestamp, is missing.
-
-        Parameters
-        ----------
-        column : some rows of the column of this candidate.
-        """
+        """Return the field value of each row; what is missing, or is no number or timestamp, is missing."""
         if self.name == self.column:
             return field_column(self.name, column)
         if self.edges is not None:
@@ -58,11 +53,6 @@ def sample_rows(batches: Iterable[pl.DataFrame], rows: int = SAMPLED_ROWS) -> pl
     """Return a random sample of rows, in their order, at least so many and fewer than twice as many (all, if fewer).
 
     A row is chosen by a hash of its number, so the same rows give the same sample.
-
-    Parameters
-    ----------
-    batches : all rows, some at a time.
-    rows : how many.
     """
     kept: list[pl.DataFrame] = []
     hashes: list[NDArray[np.uint64]] = []
@@ -149,11 +139,6 @@ def candidate_fields(sample: pl.DataFrame, left_out: Collection[str] = ()) -> tu
     Strings, flags and whole numbers of few values are taken as they are; other numbers are cut into bins of about
     equal rows; of timestamps there are the hour, the weekday and the hour of the week. Left out are columns with one
     value, with a value per row (keys), and of lists.
-
-    Parameters
-    ----------
-    sample : a sample of the rows.
-    left_out : columns that are none: score, label, weight, and what the user excludes.
 
     >>> import polars as pl
     >>> rows = pl.DataFrame({"age": [20.5, 31.0, 44.2, 58.9], "country": ["NL", "NL", "US", "US"], "v": [1, 1, 1, 1]})

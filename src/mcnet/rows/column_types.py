@@ -53,14 +53,7 @@ class ColumnTypes:
         return [(result.format(column), mark) for mark, result in conditions.items() if result is not None]
 
     def canonical_decimal(self, column: str, string_type: str, *, small: bool) -> str:
-        """Return the canonical string of a decimal, all of its digits; NULL for NaN and infinity.
-
-        Parameters
-        ----------
-        column : the column, quoted.
-        string_type : the type of strings.
-        small : whether to write numbers below 0.0001, which have an exponent (1.5e-05); otherwise they are NULL.
-        """
+        """Return the canonical string of a decimal, all of its digits; NULL for NaN and infinity."""
         exact = self.decimal_string
         written = f"CAST({column} AS {string_type})" if exact is None else exact.format(column)
         whole = f"REGEXP_REPLACE({written}, '[.]0*$', '')"

@@ -181,13 +181,6 @@ def scores_column(
 ) -> FloatArray:
     """Return scores as probabilities, clipped to [SCORE_FLOOR, 1 - SCORE_FLOOR].
 
-    Parameters
-    ----------
-    values : a column of numbers.
-    score_type : "probability" for numbers in [0, 1], "logit" for any numbers.
-    name, describe_row : what messages call the column and its rows.
-    clip : whether to clip; False saves a copy where the next step clips anyway.
-
     >>> scores_column([0.0, 0.25])
     array([1.0e-07, 2.5e-01])
     >>> scores_column([-1.0986122886681098], score_type="logit").round(6)
@@ -304,13 +297,7 @@ def check_lengths(**columns: Any) -> None:
 
 
 def warn_of_other_order(field: Any = None, **columns: Any) -> None:
-    """Warn of columns of pandas that have the index of the first one in another order: rows are taken by position.
-
-    Parameters
-    ----------
-    field : a column, a mapping of names to columns, or a table.
-    columns : other columns by name.
-    """
+    """Warn of columns of pandas that have the index of the first one in another order: rows are taken by position."""
     fields = field if isinstance(field, Mapping) else {"field": field}
     indexed = {
         name: column.index

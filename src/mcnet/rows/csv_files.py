@@ -70,11 +70,6 @@ def types_of_texts(frame: pl.LazyFrame, names: Sequence[str]) -> dict[str, pl.Da
 
     As where types are guessed, the first rows propose a type; here every row has to agree. Numbers that would not
     come back as they are written stay strings: leading zeros (an id such as 007) and more digits than a float has.
-
-    Parameters
-    ----------
-    frame : a table whose columns are strings.
-    names : the columns to look at.
     """
     schema = frame.collect_schema()
     strings = {name: ("whole", "number", "flag") for name in names if schema[name] == pl.String}

@@ -149,15 +149,7 @@ class EdgeSample:
 def derived_column(
     name: str, values: Any, edges: Edges | None, *, describe_row: DescribeRow = describe_row
 ) -> FieldColumn:
-    """Return the field that its name derives from a column; values that are derived already stay as they are.
-
-    Parameters
-    ----------
-    name : the name of the field, such as "ts:hour".
-    values : the column that it is derived from.
-    edges : the edges of the bins of a number; None to choose them from these rows.
-    describe_row : what messages call the rows.
-    """
+    """Return the field that its name derives from a column; values that are derived already stay as they are."""
     found = derivation(name)
     assert found is not None
     source, kind = found

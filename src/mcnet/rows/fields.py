@@ -107,14 +107,7 @@ def number_fields(names: Iterable[str]) -> list[str]:
 
 
 def arrow_values(name: str, kind: Any, distinct: Any) -> list[Any]:
-    """Return distinct values of a field as Python has them.
-
-    Parameters
-    ----------
-    name : the name of the field.
-    kind : the type of the field in Arrow. A driver may have made it its own (an extension of Arrow).
-    distinct : the values, as Arrow stores them.
-    """
+    """Return distinct values of a field as Python has them."""
     if getattr(distinct.type, "unit", None) == "ns":  # which Python has not
         import pyarrow as pa
 

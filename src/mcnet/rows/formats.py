@@ -121,13 +121,7 @@ def _same_value(text: str | None, folder: str | None) -> bool:
 
 
 def _filtered(frame: pl.LazyFrame, types: Mapping[str, pl.DataType] | None = None) -> pl.LazyFrame:
-    """Return the rows that meet the condition in SQL, if there is one.
-
-    Parameters
-    ----------
-    frame : the rows.
-    types : columns that are texts here, and of another type for the condition.
-    """
+    """Return the rows that meet the condition in SQL, if there is one."""
     where = read_options().where
     if where is None:
         return frame
@@ -153,15 +147,7 @@ def _filtered(frame: pl.LazyFrame, types: Mapping[str, pl.DataType] | None = Non
 
 
 def open_format(form: Format, paths: Locations, partitions: dict[str, pl.DataType], columns: Columns) -> pl.LazyFrame:
-    """Return files of one format as one table, without the rows that do not meet the condition, if there is one.
-
-    Parameters
-    ----------
-    form : the format.
-    paths : the files.
-    partitions : the columns that their folders stand for, and their types.
-    columns : which columns are read, and what for.
-    """
+    """Return files of one format as one table, without the rows that do not meet the condition, if there is one."""
     if form.is_csv:
         return _open_csv(paths, partitions, csv_separator(form), columns)
     if form.layout == "lines":

@@ -149,16 +149,6 @@ def open_log(
     """Return log files as one lazy table.
 
     Every command reads logs through this function, so that a field value means the same in each of them.
-
-    Parameters
-    ----------
-    files : paths, globs, folders (of partitions such as dt=2026-11-16, too), addresses in object stores (s3://, gs://,
-        az://, https://), all of one format (see `FORMATS`); or a table of Delta or Iceberg.
-    numbers : columns of numbers. In CSV, where types are guessed from the first rows, they may have fractions later.
-    texts : field columns. In CSV they are read as text and put into canonical form (see `canonical_csv_text`).
-    periods : those of the fields that are cut to periods afterwards.
-    typed : whether the other columns of CSV files get a guessed type; if not, they stay the text they are.
-    all_kept : whether every column is needed; if not, columns that some files lack are left out.
     """
     paths = files if isinstance(files, Locations) else expand_paths(files)
     columns = Columns(numbers, texts, periods, all_kept, typed)
@@ -199,12 +189,7 @@ class ChangedFileError(InputError):
 
 @contextmanager
 def unchanged_files(paths: Sequence[Location]) -> Iterator[None]:
-    """Refuse, at the end of the block, a file that has changed; an error of mcnet inside is put down to that as well.
-
-    Parameters
-    ----------
-    paths : the files; those that are not on a disk cannot be looked at.
-    """
+    """Refuse, at the end of the block, a file that has changed; that is the reason of an error of mcnet inside, too."""
     states = {path: file_state(path) for path in paths if isinstance(path, Path)}
     problem = None
     try:
@@ -225,14 +210,7 @@ def unchanged_files(paths: Sequence[Location]) -> Iterator[None]:
 
 @contextmanager
 def readable(source: str, paths: Sequence[Location] = (), columns: Sequence[str] | None = None) -> Iterator[None]:
-    """Turn what Polars and the system say of an unreadable file into one FileFormatError.
-
-    Parameters
-    ----------
-    source : what messages call the files.
-    paths : the files; of several, the one that cannot be read is named.
-    columns : the columns that are read; all, if not given.
-    """
+    """Turn what Polars and the system say of an unreadable file into one FileFormatError."""
     try:
         yield
     except InputError as error:

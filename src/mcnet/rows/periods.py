@@ -106,11 +106,6 @@ def truncation_unit(every: str) -> str | None:
 def shown_periods(periods: Sequence[str], *, seconds: float | None = None) -> list[str]:
     """Return the canonical names of periods as people read them: midnight with its time among times of day.
 
-    Parameters
-    ----------
-    periods : their canonical names, in which a timestamp at midnight is its day.
-    seconds : the length of a period, if it is known; below a day, midnight gets its time in any case.
-
     >>> shown_periods(["2026-11-16", "2026-11-16T01:00"]), shown_periods(["2026-11-16", "2026-11-17"])
     (['2026-11-16T00:00', '2026-11-16T01:00'], ['2026-11-16', '2026-11-17'])
     """
@@ -124,12 +119,6 @@ def cut_to_periods(column: "pl.Series", every: str, *, describe_row: DescribeRow
     A timestamp with a time zone is converted to UTC, one without is taken as it is: to cut days as local clocks show
     them, give local timestamps without a zone. If the period has a unit, whole numbers from 1e9 to 3e9 (or a thousand
     times as many) are seconds (milliseconds) since 1970, and 20261117 is a day. A missing timestamp stays missing.
-
-    Parameters
-    ----------
-    column : the timestamps.
-    every : the period, such as "1h".
-    describe_row : what messages call the rows; without `describe_row` they name the value alone.
 
     >>> import polars as pl
     >>> cut_to_periods(pl.Series(["2024-05-01T13:05:00", "2024-05-01", None]), "6h").to_list()
@@ -157,14 +146,7 @@ def timestamps_of(
     advice: str = "give timestamps, days, or seconds since 1970",
     describe_row: DescribeRow | None = None,
 ) -> "pl.Series":
-    """Return a column as timestamps or days without a time zone, whole numbers read as `cut_to_periods` says.
-
-    Parameters
-    ----------
-    column : the timestamps.
-    advice : what to do if they are plain numbers.
-    describe_row : what messages call the rows.
-    """
+    """Return a column as timestamps or days without a time zone, whole numbers read as `cut_to_periods` says."""
     column = typed_timestamps(column, describe_row)
     if not column.dtype.is_numeric():
         return column
@@ -215,16 +197,7 @@ def fitting_period(low: Any, high: Any) -> str:
 
 
 def period_to_show(columns: Iterable["pl.Series"]) -> str | None:
-    """Return the finest usual period that cuts columns of timestamps to MOST_PERIODS values at most.
-
-    Parameters
-    ----------
-    columns : the timestamps, some rows at a time.
-
-    Returns
-    -------
-    str : the period; None where there are no more values than that, whatever they are.
-    """
+    """Return the finest usual period that cuts columns of timestamps to MOST_PERIODS values at most."""
     known: dict[str, None] = {}
     waiting, ends = [], []
     for column in columns:
@@ -313,11 +286,6 @@ def typed_timestamps(column: "pl.Series", describe_row: DescribeRow | None = Non
     """Return a column of timestamps or of numbers, from what a file or a sketch may hold of them.
 
     Timestamps have no time zone: those that had one are converted to UTC.
-
-    Parameters
-    ----------
-    column : timestamps, days, numbers, or strings of these.
-    describe_row : what messages call the rows; without `describe_row` they name the value alone.
     """
     import polars as pl
 

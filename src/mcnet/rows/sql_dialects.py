@@ -121,15 +121,7 @@ class Dialect:
         return self.in_utc.format(column) if zoned else local
 
     def derived(self, name: str, column: str, edges: "Edges | None", zoned: bool | None) -> str:
-        """Return the value of a derived field (`mcnet.rows.derived`) as a string.
-
-        Parameters
-        ----------
-        name : the name of the field.
-        column : the expression of the column that it is derived from.
-        edges : where a number is cut.
-        zoned : whether the timestamps have a time zone; None if it is not known.
-        """
+        """Return the value of a derived field (`mcnet.rows.derived`) as a string."""
         from mcnet.rows.derived import bin_texts  # not before: the command line lists dialects in its help
         from mcnet.rows.fields import CLOCK, HOURS, WEEKDAYS, derivation
 

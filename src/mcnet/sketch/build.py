@@ -207,20 +207,7 @@ def sketch_parts(
     most_cells: int | None = None,
     largest_weight: LargestWeight | None = None,
 ) -> Iterator[Sketch]:
-    """Validate batches of rows and add them up, in several sketches where one would have too many cells.
-
-    Parameters
-    ----------
-    batches : the rows, in their order.
-    spec : how they are read.
-    origin : where they come from.
-    most_cells : a sketch that has grown beyond this many cells is yielded, and a new one begun; None for one sketch.
-    largest_weight : where the largest weight of a row is noted, if somebody asks for it.
-
-    Yields
-    ------
-    Sketch : their sum has all rows; there is at least one.
-    """
+    """Validate batches of rows and add them up, in several sketches where one would have too many cells."""
     grid = make_grid(spec.resolution)
     folds = MOST_FOLDS if isinstance(spec.folds, str) else spec.folds
 

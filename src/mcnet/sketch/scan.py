@@ -195,21 +195,7 @@ def scan_in_parts(
     progress: Callable[[int], Any] | None = None,
     source: str | None = None,
 ) -> Iterator[Sketch]:
-    """Sketch log files in one pass, in several sketches where one would have too many cells to keep in memory.
-
-    Parameters
-    ----------
-    paths : the files, their names expanded.
-    spec : how their rows are read.
-    most_cells : a sketch that has grown beyond this many cells is yielded, and a new one begun; None for one sketch.
-    largest_weight : where the largest weight of a row is noted.
-    progress : as in `scan`.
-    source : what messages call the files.
-
-    Yields
-    ------
-    Sketch : their sum is what `scan` returns. A file that changes meanwhile is refused after the last one.
-    """
+    """Sketch log files in one pass, in several sketches where one would have too many cells to keep in memory."""
     spec.check()
     with unchanged_files(paths):
         spec = with_edges(paths, spec)

@@ -147,13 +147,7 @@ def is_sketch_file(path: str | PathLike[str]) -> bool:
 
 
 def load_sketch(path: str | PathLike[str]) -> Sketch:
-    """Load a sketch.
-
-    Raises
-    ------
-    InputError : there is no such file.
-    FileFormatError : the file is no sketch, is damaged, or was saved by another version of mcnet.
-    """
+    """Load a sketch."""
     path = disk_path(path, "a saved sketch")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
@@ -163,17 +157,7 @@ def load_sketch(path: str | PathLike[str]) -> Sketch:
 
 
 def sketch_of_bytes(content: bytes, name: str) -> Sketch:
-    """Return the sketch that the content of a sketch file, or `stored_bytes`, describes.
-
-    Parameters
-    ----------
-    content : the bytes.
-    name : what to call them in messages.
-
-    Raises
-    ------
-    FileFormatError : it is no sketch, is damaged, or was saved by another version of mcnet.
-    """
+    """Return the sketch that the content of a sketch file, or `stored_bytes`, describes."""
     if not content.startswith((_PACKED, b"PAR1")) or (content[:4] == b"PAR1" != content[-4:]):
         raise FileFormatError(f"{name} cannot be read as Parquet: it is another kind of file, or damaged")
     try:

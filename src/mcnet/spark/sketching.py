@@ -1,15 +1,15 @@
 """Sketch a Spark table: the query of `mcnet.sketch_query`, run where the rows are."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from mcnet._shared.arrays import FloatArray, IntArray, ScoreType
+from mcnet._shared.arrays import ScoreType
 from mcnet.errors import InputError
 from mcnet.rows.derived import DEFAULT_BINS, edges_of
 from mcnet.rows.fields import Edges, number_fields, source_column
@@ -156,16 +156,6 @@ def _quantiles(df: DataFrame, column: str) -> Edges:
 
 
 _QUANTILE_ERROR = 0.002
-
-
-def table_of_arrays(spark: SparkSession, arrays: Mapping[str, FloatArray | IntArray]) -> DataFrame:
-    """Return a table of one row with arrays whose items expressions look up."""
-    columns = {}
-    for name, array in arrays.items():
-        kind = pa.int32() if array.dtype.kind == "i" else pa.float64()
-        # Spark reads arrays faster when it knows that nothing in them is missing.
-        columns[name] = pa.array([array], pa.list_(pa.field("item", kind, nullable=False)))
-    return spark.createDataFrame(pa.table(columns or {"nothing": [None]}))
 
 
 @contextmanager
