@@ -17,7 +17,6 @@ from mcnet._shared.messages import need_extra
 from mcnet.errors import FileFormatError, InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import as_model, load, model_document
-from mcnet.model.model_file import save_model as save_model_file
 from mcnet.rows.fields import source_column
 from mcnet.version import __version__
 
@@ -75,7 +74,7 @@ def _described(model: Any, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     about = {"method": result.method, "score_type": result.score_type, "checksum": model_document(result)["checksum"]}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / _FILE
-        save_model_file(result, file)
+        result.save(file)
         yield {
             "loader_module": "mcnet.mlflow",
             "data_path": str(file),

@@ -92,20 +92,20 @@ def add_method(added: _Class) -> _Class:
 
 def calibrator_class(name: str) -> type[Calibrator]:
     """Return the class of a method."""
-    known = methods()
     if not isinstance(name, str):
-        raise InputError(f"a method is named by a text, not by {name!r}; the methods are {', '.join(known)}")
+        raise InputError(f"a method is named by a text, not by {name!r}; the methods are {', '.join(methods())}")
     if name in VARIANTS:
         method, parameters = VARIANTS[name]
         settings = ", ".join(f"{key}={value}" for key, value in parameters.items())
         raise InputError(f"{name} is the method {method} with {settings}; a method without parameters is needed here")
-    if name not in known:
+    if name in _ADDED:
+        return _ADDED[name]
+    entry = _METHODS.get(name)
+    if entry is None:
+        known = methods()
         close = get_close_matches(name, [*known, *VARIANTS], n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise InputError(f"there is no method {name!r}{hint}; the methods are {', '.join(known)}")
-    if name in _ADDED:
-        return _ADDED[name]
-    entry = _METHODS[name]
     try:
         module = import_module(entry.module)
     except ModuleNotFoundError as error:

@@ -10,7 +10,7 @@ import typer
 from mcnet._shared.files import whole_file
 from mcnet.cli import options
 from mcnet.cli.run import Printer, plain_interrupts, unseen_note
-from mcnet.cli.sources import PAGE, check_every, check_output, load_model, refuse_one_file, source_of
+from mcnet.cli.sources import PAGE, check_output, check_periods, load_model, refuse_one_file, source_of
 from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, end_if_broken, parse_thresholds, threshold_names
 from mcnet.errors import InputError
 
@@ -70,11 +70,9 @@ def compare(
     thresholds = parse_thresholds(fail_if)
     source, judged = source_of(logs, alone=not test), source_of(test, alone=False) if test else None
     sources = [source] if judged is None else [source, judged]
-    for given in sources:
-        given.refuse_time(time)
+    check_periods(time, every, *sources)
     if time is not None and report is None:
         raise InputError("--time is for the drift shown in the report; pass --report too")
-    check_every(time, every)
     refuse_one_file(report=report, save_best=save_best)
     check_output(report, sources, force=force, endings=PAGE)
     check_output(save_best, sources, force=force)
@@ -209,7 +207,7 @@ def _without(sketch: "Sketch", time: str | None) -> "Sketch":
 
 def check_time(source: "RowSource", time: str | None, every: str | None, table: str | None) -> None:
     """Refuse options of time that do not fit together, before anything is read."""
-    source.refuse_time(time)
+    check_periods(time, None, source)
     if source.journal is not None:
         return
     if (time is None) != (every is None):
@@ -329,8 +327,7 @@ def evaluate(
     inside = list(spec.fields) or None
     needed = loaded.needed_fields if loaded is not None else ()
     spec = replace(spec, fields=tuple(dict.fromkeys([*spec.fields, *needed])))
-    chosen = source.chosen_periods(since=since, until=until)
-    timed = source.read(printer, source.with_time(spec, time, every), **chosen)
+    timed = source.read(printer, source.with_time(spec, time, every), since=since, until=until)
     number = options.value_number(value)
     if number is None and (actions or actions_table is not None) and timed.value_kind is None:
         number = 1.0

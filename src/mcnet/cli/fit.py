@@ -13,8 +13,8 @@ from mcnet.cli.run import Printer, plain_interrupts, table
 from mcnet.cli.sources import (
     STANDARD_OUTPUT,
     by_period,
-    check_every,
     check_output,
+    check_periods,
     remember_periods,
     source_of,
     write_to_standard_output,
@@ -69,14 +69,12 @@ def fit(
 
     printer = options.printer_of(context, json, quiet)
     source = source_of(logs)
-    source.refuse_time(time)
+    check_periods(time, every, source)
     check_output(output, [source], force=force)
     chosen = calibrator(method, **options.parse_settings(parameters))
-    check_every(time, every)
     spec = source.with_fields(printer, source.spec(context), fields, time, exclude)
     spec = source.with_time(spec, time, every)
-    chosen_periods = source.chosen_periods(since=since, until=until, half_life=half_life)
-    sketch = source.read(printer, spec, **chosen_periods)
+    sketch = source.read(printer, spec, since=since, until=until, half_life=half_life)
     parts = source.periods(spec.fields, since, until) if time is None else by_period(sketch, time)
     with printer.steps(f"fitting {chosen.method}"):
         # Rows that count less with age are no blocks of independent rows: they are fitted as their sum.
@@ -185,7 +183,7 @@ def sketch(
     """
     if options.value_number(value) is not None:
         raise InputError("--value is a number, which needs no sums: give it to mcnet evaluate instead")
-    check_every(time, every)
+    check_periods(time, every)
     if sql is not None or table is not None:
         _print_query(context, sql, table, logs, output, resolution)
         return

@@ -81,7 +81,7 @@ def chosen_head(head: str | None, new_head: str | None) -> str | None:
         raise InputError("--head and --new-head were both given; give one of them")
     _head.set(head or new_head)
     _is_new.set(new_head is not None)
-    return head_name()
+    return head or new_head
 
 
 def store_to_write(address: str) -> "Store":

@@ -114,12 +114,6 @@ def refuse_one_file(**outputs: str | None) -> None:
         raise InputError(f"{options} both name {one}; give each its own file")
 
 
-def check_every(time: str | None, every: str | None) -> None:
-    """Refuse a length of periods without the column that it cuts."""
-    if every is not None and time is None:
-        raise InputError("--every cuts a column of time to periods; pass --time too")
-
-
 def by_period(sketch: "Sketch", time: str) -> "dict[str, Sketch]":
     """Return the sketch of each period; rows without a timestamp are refused."""
     from mcnet.rows.fields import MISSING_LABEL
@@ -314,43 +308,26 @@ class RowSource:
         """Return the spec with the fields that --fields auto finds; as it is without that option."""
         from mcnet.rows.spec import check_search
 
-        check_search(fields, spec.fields, exclude)
-        if fields is None:
+        if fields is None and not exclude:
             return spec
+        check_search(fields, spec.fields, exclude)
         search = self.find_fields(printer, spec, time, exclude or ())
         say_fields(printer, search)
         return replace(spec, fields=search.fields)
 
-    def refuse_time(self, time: str | None) -> None:
-        """Refuse a column of time for a journal."""
-        if self.journal is not None and time is not None:
-            raise InputError(f"{self.journal.path} is a journal: its periods are known, so leave out --time")
+    def read(self, printer: Printer, spec: "RowSpec", *, title: str = "reading", **periods: Any) -> "Sketch":
+        """Sketch logs, or add up saved sketches or the chosen periods of a journal, with a progress bar."""
+        from mcnet.sketch.scan import sketch_files
 
-    def chosen_periods(self, **options: Any) -> dict[str, Any]:
-        """Return the options that choose periods of a journal; refuse them for logs, which have none."""
-        given = {name: value for name, value in options.items() if value is not None}
-        if given and self.journal is None:
-            option = next(iter(given)).replace("_", "-")
+        periods = {name: value for name, value in periods.items() if value is not None}
+        if periods and self.journal is None:
+            option = next(iter(periods)).replace("_", "-")
             raise InputError(
                 f"--{option} is for journals, and {self.names[0]} is not a journal; make one with mcnet journal add"
             )
-        return given
-
-    def read(self, printer: Printer, spec: "RowSpec", *, title: str = "reading", **chosen_periods: Any) -> "Sketch":
-        """Sketch logs, or add up saved sketches or the periods of a journal, with a progress bar.
-
-        Parameters
-        ----------
-        printer : draws the progress bar.
-        spec : how logs are read.
-        title : what the bar is called.
-        chosen_periods : since, until and half-life of a journal.
-        """
-        from mcnet.sketch.scan import sketch_files
-
         plain_interrupts()
         if self.journal is not None:
-            sketch = _sum_of_periods(self.journal, spec, **chosen_periods)
+            sketch = _sum_of_periods(self.journal, spec, **periods)
         else:
             with printer.progress(title, self.row_count if printer.lively else None) as advance:
                 sketch = sketch_files(self.paths, spec, sketched=self.sketched, progress=advance)
@@ -375,6 +352,15 @@ def say_fields(printer: Printer, search: "FieldSearch") -> None:
     for one in search.candidates:
         if one.warning is not None:
             printer.note(f"{one.name} {one.warning}: not taken")
+
+
+def check_periods(time: str | None, every: str | None, *sources: RowSource) -> None:
+    """Refuse a column of time for a journal, and a length of periods without the column that it cuts."""
+    for source in sources:
+        if source.journal is not None and time is not None:
+            raise InputError(f"{source.journal.path} is a journal: its periods are known, so leave out --time")
+    if every is not None and time is None:
+        raise InputError("--every cuts a column of time to periods; pass --time too")
 
 
 def source_of(names: Sequence[str], *, alone: bool = True) -> RowSource:

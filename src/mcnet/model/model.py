@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcnet._shared.arrays import CodeArray, FloatArray, IndexArray, IntArray, ScoreType, inside_unit, sigmoid
+from mcnet._shared.files import whole_file
 from mcnet._shared.messages import counted
 from mcnet.curves.curves import Curves
 from mcnet.curves.evaluate import Evaluator
@@ -399,9 +400,11 @@ class CalibrationModel:
         ----------
         path : the file to write.
         """
-        from mcnet.model.model_file import save_model
+        from mcnet.model.model_file import model_text
 
-        save_model(self, path)
+        text = model_text(self)
+        with whole_file(path) as part:
+            part.write_text(text, encoding="utf-8")
 
     def interval(
         self, scores: Any, field: Any = None, level: float = 0.9, *, score_type: ScoreType | None = None

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from mcnet._shared.arrays import CodeArray, ScoreType
-from mcnet._shared.files import checksum, disk_path, whole_file
+from mcnet._shared.files import checksum, disk_path
 from mcnet._shared.messages import warn
 from mcnet.curves.curves import Curves, CurveUncertainty
 from mcnet.curves.family import CurveFamily
@@ -204,13 +204,6 @@ def _layout(document: dict[str, Any]) -> str:
             string = json.dumps(value, ensure_ascii=False, allow_nan=False)
         lines.append(f"  {json.dumps(key)}: {string}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def save_model(model: CalibrationModel, path: str | PathLike[str]) -> None:
-    """Save a model as JSON, whole or not at all."""
-    string = model_text(model)
-    with whole_file(path) as part:
-        part.write_text(string, encoding="utf-8")
 
 
 def model_text(model: CalibrationModel) -> str:

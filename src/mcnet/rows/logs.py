@@ -152,10 +152,10 @@ def open_log(
     """
     paths = files if isinstance(files, Locations) else expand_paths(files)
     columns = Columns(numbers, texts, periods, all_kept, typed)
-    formats = {form.kind: form for form in map(file_format, paths)}
-    if len(formats) > 1:
-        raise InputError(f"files of different formats ({', '.join(sorted(formats))}); read one format at a time")
-    (form,) = formats.values()
+    form, *others = dict.fromkeys(map(file_format, paths))
+    if others:
+        kinds = ", ".join(sorted(one.kind for one in (form, *others)))
+        raise InputError(f"files of different formats ({kinds}); read one format at a time")
     where = read_options().where
     named = [path for path in paths if isinstance(path, Path) or (isinstance(path, RemoteFile) and path.is_one_file)]
     partitions = partition_types(named) if len(named) == len(paths) else {}

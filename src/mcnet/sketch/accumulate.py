@@ -181,7 +181,7 @@ class RunningContexts:
         contexts: CodeArray = numbers[which]
         return contexts
 
-    def finish(self, numbers: CodeArray) -> tuple[Contexts, NDArray[Any]]:
+    def finish(self, numbers: NDArray[Any]) -> tuple[Contexts, NDArray[Any]]:
         """Return the contexts among `numbers`, in canonical order, and the place of each running number."""
         if not self._names:
             return Contexts.none(), np.zeros(1, dtype=np.int32)
@@ -321,6 +321,10 @@ class Accumulator:
 
     def finish(self) -> tuple[Contexts, Cells]:
         """Return the contexts that have rows, in canonical order, and their cells."""
+        if self._dense is not None and not len(self._sparse):
+            numbers = np.flatnonzero(self._dense[:, :, 0].any(axis=1)) // self._folds
+            contexts, places = self._contexts.finish(numbers)
+            return contexts, self._dense_cells(places)
         self._dense_to_sparse()
         cells = self._sparse.together()
         contexts, places = self._contexts.finish(cells.context)
@@ -373,17 +377,22 @@ class Accumulator:
 
     def _dense_to_sparse(self) -> None:
         """Move what the dense block has to the sorted cells."""
-        if self._dense is None:
-            return
+        if self._dense is not None:
+            self._sparse.add(self._dense_cells(np.arange(len(self._contexts), dtype=np.int32)))
+
+    def _dense_cells(self, places: CodeArray) -> Cells:
+        """Return the cells of the dense block, which then is gone, in order; `places` has that of each context."""
+        assert self._dense is not None
         assert isinstance(self._grid, LogitGrid)
-        flat = np.flatnonzero(self._dense[:, :, 0])
-        slots, cells = np.divmod(flat, len(self._grid))
-        fold = (slots % self._folds).astype(np.int16)
-        context = (slots // self._folds).astype(np.int32)
-        columns = self._dense.reshape(-1, self._dense.shape[2]).T
-        sums = np.array([column[flat] for column in columns]).T
-        self._sparse.add(Cells(context, cells + self._grid.first, fold, sums))
-        self._dense = None
+        dense, self._dense = self._dense, None
+        order = np.argsort(places, kind="stable")
+        by_context = (dense[: len(places) * self._folds, :, 0] > 0.0).reshape(len(places), self._folds, -1)[order]
+        context, cell, fold = np.nonzero(by_context.transpose(0, 2, 1))
+        flat = (order[context] * self._folds + fold) * len(self._grid) + cell
+        sums = np.empty((dense.shape[2], len(flat)))
+        for column, out in zip(dense.reshape(-1, dense.shape[2]).T, sums, strict=True):
+            column.take(flat, out=out, mode="clip")
+        return Cells(places[order[context]], cell + self._grid.first, fold.astype(np.int16), sums.T)
 
 
 def _sums_per_cell(worth: Worth | None) -> int:

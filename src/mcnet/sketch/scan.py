@@ -198,7 +198,8 @@ def scan_in_parts(
     """Sketch log files in one pass, in several sketches where one would have too many cells to keep in memory."""
     spec.check()
     with unchanged_files(paths):
-        spec = with_edges(paths, spec)
+        if number_fields(spec.fields):
+            spec = with_edges(paths, spec)
         where = read_options().where
         digests = [_file_digest(path, where) for path in paths if isinstance(path, Path)]
         unique = tuple(dict.fromkeys(digests))
