@@ -135,7 +135,7 @@ def test_a_model_made_invalid_by_hand_and_signed_anew(path, change, message):
 def test_a_number_too_large_for_a_float(path):
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('"rows": 6', '"rows": 1e999'), encoding="utf-8")
-    refused(path, "checksum")
+    refused(path, "damaged")
 
 
 def test_a_file_that_is_not_there(tmp_path):
