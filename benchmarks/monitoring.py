@@ -1,6 +1,6 @@
 """The monitor: false alarms on calibrated days and in streams with a broken hour, and the time until drift is found.
 
-A day has about 1,000 positives at rates from 0.5 to 5 %. Simulated worlds of the level and of high scores are computed
+A day has about 1,000 positives at rates from 0.5 to 5 %. Simulated worlds of the level and of the slope are computed
 together, as groups of one likelihood; a few years are watched by the whole monitor, field values included.
 """
 
@@ -18,7 +18,7 @@ from benchmarks.peers.environments import interpreter, variables
 from mcnet._shared.arrays import logit, sigmoid
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.evidence import Evidence, period_likelihoods
-from mcnet.tracking.monitor import Monitor
+from mcnet.tracking.monitor import Monitor, upper_half
 
 ALPHA = 0.01
 LEVEL_SHARE = 0.7
@@ -27,7 +27,7 @@ LARGEST_VALUE_SHARE = 0.115
 """… and to the largest field value."""
 PROBABILITY = np.linspace(0.005, 0.05, 6)
 WIDE = sigmoid(np.linspace(-4.0, 1.0, 12))
-"""Rates over which a shift of all logits bends."""
+"""Rates over which a shift of all logits bends: what a test of the slope must not take for a slope."""
 POSITIVES = 1_000
 SCRIPT = Path(__file__).parent / "peers" / "monitor_probcal.py"
 
@@ -39,14 +39,13 @@ def day(rng: np.random.Generator, worlds: int, effect: float = 0.0, over: float 
     return likelihood(PROBABILITY, weight, rng.binomial(weight.astype(int), odds / (1.0 + odds)))
 
 
-def half_day(rng: np.random.Generator, worlds: int, effect: float) -> np.ndarray:
-    """Return what the evidence of high scores asks of one day of 6,000 rows in each world, at rates from 2 to 73 %."""
+def slope_day(rng: np.random.Generator, worlds: int, effect: float) -> np.ndarray:
+    """Return what the evidence of the slope asks of one day of 6,000 rows in each world, at rates from 2 to 73 %."""
     weight = np.full(len(WIDE), 6_000 / len(WIDE))
     truth = sigmoid(logit(WIDE) + effect * rng.standard_normal((worlds, 1)))
-    positives = rng.binomial(weight.astype(int), truth)
-    information = np.cumsum(weight * WIDE * (1.0 - WIDE))
-    upper = information > 0.5 * information[-1]
-    return likelihood(WIDE[upper], weight[upper], positives[:, upper])
+    positives = rng.binomial(weight.astype(int), truth).astype(float)
+    sums = np.array([upper_half(WIDE, weight, labels) for labels in positives])
+    return period_likelihoods(sums[:, :3])
 
 
 def likelihood(probability: np.ndarray, weight: np.ndarray, positives: np.ndarray) -> np.ndarray:
@@ -68,7 +67,7 @@ def highest_evidence(
 
 
 def watched_year(effect: float, seed: int) -> bool:
-    """Tell whether the whole monitor, halves and field values included, raises an alarm in a calibrated year."""
+    """Tell whether the whole monitor, slope and field values included, raises an alarm in a calibrated year."""
     rng, monitor = np.random.default_rng([20_263, seed]), Monitor(ALPHA)
     for number in range(365):
         score = sigmoid(rng.uniform(-4.0, 1.0, 3_000))
@@ -98,7 +97,7 @@ def days_until_found(
 def false_alarms(worlds: int) -> str:
     """Return the share of calibrated years with an alarm, by what is watched and the size of period effects."""
     lines = []
-    for what, of_day in (("level", day), ("high scores", half_day)):
+    for what, of_day in (("level", day), ("slope", slope_day)):
         for effect in (0.0, 0.1, 0.3, 0.5):
             begin = time.perf_counter()
             highest = highest_evidence(worlds, 365, effect, 20_262 + round(100 * effect), of_day)
@@ -232,8 +231,8 @@ def main(full: bool = False) -> None:
     worlds, delayed = (400, 500) if full else (100, 200)
     text = (
         f"## Monitor\n\nα = {ALPHA:g}, {POSITIVES:,} positives per day, {worlds:,} worlds "
-        f"({delayed:,} for delays). False alarms in a year of calibrated days, the level and high scores each "
-        f"with the whole of α; high scores at rates from 2 to 73 %:\n\n{false_alarms(worlds)}\n\n"
+        f"({delayed:,} for delays). False alarms in a year of calibrated days, the level and the slope each "
+        f"with the whole of α; the slope at rates from 2 to 73 %:\n\n{false_alarms(worlds)}\n\n"
         f"Days until over-prediction that begins on the first watched day is found, with the part of α that the level "
         f"has ({LEVEL_SHARE:g}):\n\n{delays(delayed)}\n\n{hours(2_000 if full else 400, 500 if full else 200)}\n\n"
         f"The monitor of probcal 0.4, α = {ALPHA:g}:\n\n"

@@ -36,7 +36,7 @@ def test_an_alarm_is_described_and_fails_if_asked_to(mcnet, history):
     assert "in 95 % of cases inside the interval at all times:" in done.out
     late = mcnet("monitor", history, "--since", DAYS[16]).out
     assert re.search(r"^country=FR over-predicted by \d+ % \(\d+ … \d+\), since 2026-10-17$", late, re.MULTILINE)
-    for word, code in (("alarm", 1), ("value", 1), ("scores", 0)):
+    for word, code in (("alarm", 1), ("value", 1), ("slope", 0)):
         assert mcnet(*words, "--fail-if", word, "-q").code == code
     found = mcnet(*words, "--json").document
     french = next(alarm for alarm in found["alarms"] if alarm["what"] == "country=FR")
@@ -96,7 +96,7 @@ def test_a_state_continues_where_it_ended(mcnet, history, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--fail-if", "pcoc>1"), "is not one of alarm, level, scores, value"),
+        (("--fail-if", "pcoc>1"), "is not one of alarm, level, slope, value"),
         (("--since", "2026-10-05", "--reference-until", "2026-10-05"), "give one of them"),
         (("--alpha", "2"), "alpha is 2.0"),
         (("--period-effects", "many"), "neither learn nor a number"),

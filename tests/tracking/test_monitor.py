@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.special import expit
 from scipy.stats import norm
 
 from mcnet.calibrators.parametric import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
 from mcnet.tracking.evidence import Evidence, log_likelihoods, period_likelihoods, shift_interval
-from mcnet.tracking.monitor import HALVES, SHARES, Monitor, ServedPcoc
+from mcnet.tracking.monitor import SHARES, Monitor, ServedPcoc, upper_half
 
 
 def counts(rng, positives=1000, effect=0.0, ratio=1.0, cells=6):
@@ -152,7 +153,7 @@ def test_one_field_value_is_found_and_described():
     assert found.pcoc == pytest.approx(1 / 0.6, rel=0.1)
     assert "over-predicted since" in found.advice()
     assert not [alarm for alarm in monitor.alarms if alarm.what in ("country=NL", "country=DE")]
-    assert set(monitor.table()["what"]) == {"level", *HALVES, "country=NL", "country=FR", "country=DE"}
+    assert set(monitor.table()["what"]) == {"level", "slope", "country=NL", "country=FR", "country=DE"}
 
 
 def test_a_wrong_slope_is_found():
@@ -163,25 +164,41 @@ def test_a_wrong_slope_is_found():
         logits = np.log(score / (1 - score))
         truth = 1 / (1 + np.exp(-(0.6 * logits - 0.5)))
         monitor.update(Sketch.from_rows(score, rng.random(8000) < truth), day)
-    found = {alarm.what: alarm.excess for alarm in monitor.alarms}
-    assert found["low scores"] < 0.0 < found["high scores"]
+    found = next(alarm for alarm in monitor.alarms if alarm.what == "slope")
+    assert found.advice().startswith("high scores are over-predicted beside low ones since")
 
 
-def test_scores_that_are_all_alike_have_no_halves():
+def test_scores_that_are_all_alike_have_no_slope():
     monitor = Monitor()
     monitor.update(Sketch.from_rows(np.full(50, 0.2), np.arange(50) % 5 == 0), 1)
     assert monitor.table()["what"].to_list() == ["level"]
 
 
-def test_either_half_of_the_scores_has_half_of_the_information():
-    rng, monitor = np.random.default_rng(4), Monitor()
-    score = rng.uniform(0.01, 0.5, 8000)
-    monitor.update(Sketch.from_rows(score, rng.random(8000) < score), 1, version="1")
-    low, high = (next(one for one in monitor.served() if one.what == half) for half in HALVES)
-    widths = [np.log(one.high / one.low) for one in (low, high)]
-    assert low.rows > high.rows
-    assert low.rows + high.rows == 8000
-    assert 0.5 < widths[1] / widths[0] < 2.0
+@pytest.mark.parametrize("shift", [-1.5, 0.0, 0.7])
+def test_a_shift_of_all_logits_is_no_slope(shift):
+    logits = np.linspace(-4.0, 1.0, 40)
+    score, weight = expit(logits), np.full(40, 150.0)
+    expected, told = expit(logits + shift) * weight, []
+    for positives in (expected, expit(0.8 * (logits + 1.0) + shift) * weight):
+        found = upper_half(score, weight, positives)
+        told.append((found[0] - found[1]) / np.sqrt(found[2]))
+    assert told[0] == pytest.approx(0.0, abs=1e-6)
+    assert abs(told[1]) > 2.0
+
+
+def test_period_effects_raise_no_alarm_of_the_slope():
+    rng, worlds = np.random.default_rng(6), 20
+    logits, weight, worst = np.linspace(-4.0, 1.0, 40), np.full(40, 150.0), []
+    for effect in (0.5, 1.0):
+        evidence, highest = Evidence.of_many(worlds), np.full(worlds, -np.inf)
+        for _ in range(40):
+            truth = expit(logits + effect * rng.standard_normal((worlds, 1)))
+            labels = rng.binomial(150, truth).astype(float)
+            sums = np.array([upper_half(expit(logits), weight, one) for one in labels])
+            evidence.update(period_likelihoods(sums[:, :3]))
+            highest = np.maximum(highest, evidence.log_values())
+        worst.append(np.mean(highest > np.log(10.0)))
+    assert max(worst) <= 0.15, "at most one in ten may ever reach log 10"
 
 
 def test_a_model_is_judged_by_its_probabilities():
@@ -363,7 +380,7 @@ def test_what_is_served_is_described_and_begins_anew_with_each_version(tmp_path)
     assert Monitor.load(tmp_path / "monitor.json").served() == monitor.served()
     monitor.update(sketch_of(rng), 13, version="2")
     assert {one.since for one in monitor.served()} == {"13"}
-    assert {one.what for one in monitor.served()} == {"level", *HALVES, "country=NL", "country=FR", "country=DE"}
+    assert {one.what for one in monitor.served()} == {"level", "country=NL", "country=FR", "country=DE"}
 
 
 @pytest.mark.parametrize("without_positives", [1, 2, 5])

@@ -85,7 +85,7 @@ def _save(state: str, watching: "Monitor", watch: Watch) -> None:
 
 # `mcnet monitor`: is the served model still calibrated, with a guarantee on false alarms?
 
-_CONDITIONS = ("alarm", "level", "scores", "value")
+_CONDITIONS = ("alarm", "level", "slope", "value")
 _MOST_LINES = 12
 
 
@@ -106,7 +106,7 @@ def monitor(
     ),
     state: str | None = options.option("FILE", "Continue from this file, if it is there, and write it."),
     fail_if: list[str] | None = options.option(
-        "WHAT", "Exit with 1 if there is an alarm: alarm (any), level, scores (high or low ones) or value."
+        "WHAT", "Exit with 1 if there is an alarm: alarm (any), level, slope or value."
     ),
     force: bool = options.FORCE,
     webhook: str | None = options.WEBHOOK_ADDRESS,
@@ -118,7 +118,7 @@ def monitor(
 
     Reference periods, on which the model is known to be calibrated, show how much periods differ: those before --since,
     those until --reference-until or, by default, those that the model was fitted on. All later periods are tested:
-    all rows, low and high scores, and every field value. With --until the last periods, whose labels are not complete
+    the level, the slope, and every field value. With --until the last periods, whose labels are not complete
     yet, are left for a later run. With --state only new periods are read. A state belongs to one model: start a new one
     when another model is published. If the rows have values, or with --value, the last 30 watched periods are also
     shown in money, with the field values to act on.
@@ -200,9 +200,7 @@ def _in_money(over_time: "MoneyOverTime") -> tuple[dict[str, Any], list[str], "A
 
 def _concerns(word: str, what: str) -> bool:
     """Tell whether an alarm is of the kind that was asked for."""
-    from mcnet.tracking.monitor import HALVES
-
-    kind = "level" if what == "level" else "scores" if what in HALVES else "value"
+    kind = what if what in ("level", "slope") else "value"
     return word in ("alarm", kind)
 
 

@@ -27,7 +27,7 @@ from mcnet.store.journal import Journal
 from mcnet.store.state import MONITOR, LoopState, Served
 from mcnet.store.store import Head, Store
 from mcnet.store.versions import Registry, Version, now
-from mcnet.tracking.monitor import HALVES, CellProbabilities, Monitor
+from mcnet.tracking.monitor import CellProbabilities, Monitor
 from mcnet.tracking.tracker import followed_values
 
 # The one document of the state: what is served, what each version changed, what the last runs decided and why, and
@@ -40,7 +40,7 @@ TOLD_VALUES = 50
 """So many field values have metrics of their own: those with the most rows times error."""
 SHOWN_SENTENCES = 4
 """Of what is miscalibrated since its version is served, so many are said in words, the costliest."""
-_OVERALL = ("level", *HALVES)
+_OVERALL = ("level", "slope")
 SERVED_READ = 200
 """Of so many periods, the latest, it is looked up which version served them."""
 _RUNS_READ = 200

@@ -300,7 +300,7 @@ def _watched(line: dict[str, Any]) -> dict[str, Any]:
     changed = line["log_evidence"] >= np.log(_TELLING)
     return {
         **line,
-        "name": "All rows" if line["what"] == "level" else line["what"],
+        "name": {"level": "All rows", "slope": "Slope"}.get(line["what"], line["what"]),
         "since": line["since"] if changed else "–",
         "pcoc": f"{pcoc} ({low} … {high})" if changed else "–",
         "excess": f"{line['excess']:+,.0f}" if changed else "–",

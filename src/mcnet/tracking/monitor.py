@@ -1,4 +1,4 @@
-"""The monitor: is the served model still calibrated, overall, for low and high scores and in each field value?"""
+"""The monitor: is the served model still calibrated, overall, in its slope and in each field value?"""
 
 import json
 from collections.abc import Collection, Mapping
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, IndexArray, ScoreType, sums_by
+from mcnet._shared.arrays import FloatArray, IndexArray, ScoreType, logit, sigmoid, sums_by
 from mcnet._shared.files import checksum, write_json
 from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.evaluation import Predictor, predict_cells
@@ -30,13 +30,12 @@ if TYPE_CHECKING:
 
 
 _FORMAT, _VERSION = "mcnet monitor", 4
-HALVES = ("low scores", "high scores")
-"""The rows of a period below and above the score that halves what they tell: a wrong slope shows in both."""
-SHARES = {"level": 0.7, **dict.fromkeys(HALVES, 0.035)}
-"""How the chance of a false alarm is shared out: to all rows, to either half …"""
+SHARES = {"level": 0.7, "slope": 0.07}
+"""How the chance of a false alarm is shared out: to the level of all rows, to their slope …"""
 _VALUES = 0.23
 """… and to all field values together."""
 
+_LEVEL_STEPS = 12
 _TRACKED = (
     "the loop learns this from periods that are not suspect; if the next versions are no better, check the labels and "
     "scores of these periods"
@@ -48,7 +47,8 @@ class Alarm:
     """One finding: where the model is miscalibrated, since when, and by how much."""
 
     what: str
-    """ "level", one of `HALVES`, a field value ("country=NL"), or "learning": suspect periods in a row, not learnt."""
+    """ "level", "slope" (the upper half of the scores beside the level), a field value as "country=NL", or "learning":
+    suspect periods in a row are not learnt."""
     raised: str
     """The period in which the evidence first sufficed."""
     since: str
@@ -81,8 +81,11 @@ class Alarm:
             )
         learnt = f"the loop has learnt this, but publishes nothing: {kept}" if kept else _TRACKED
         cure = learnt if tracked else "update the model and publish it"
-        where = "" if self.what == "level" else f" of {self.what}"
         direction = "over" if self.excess > 0.0 else "under"
+        if self.what == "slope":
+            cure = learnt if tracked else "fit the model again on recent periods"
+            return f"high scores are {direction}-predicted beside low ones since {since}: {cure}"
+        where = "" if self.what == "level" else f" of {self.what}"
         return f"the probabilities{where} are {direction}-predicted since {since}: {cure}"
 
 
@@ -282,17 +285,11 @@ class Monitor:
         for what, likelihood, sums in _hypotheses(sketch, model):
             watched = self._watch(what)
             watched.add(text, likelihood, sums)
-            enough = watched.raised is None and watched.log_evidence >= -np.log(self.alpha)
-            if enough and not (what in HALVES and self._explained(watched)):
+            if watched.raised is None and watched.log_evidence >= -np.log(self.alpha):
                 watched.raised = text
                 new.append(what)
         self.last_period = text
         return [alarm for alarm in self.alarms if alarm.what in new]
-
-    def _explained(self, half: _Watched) -> bool:
-        """Tell whether an alarm of all rows in the same direction explains what a half of the scores shows."""
-        level = self._watched["level"]
-        return level.raised is not None and level.alarm("level").excess * half.alarm("").excess > 0.0
 
     @property
     def alarms(self) -> list[Alarm]:
@@ -305,12 +302,12 @@ class Monitor:
 
         Parameters
         ----------
-        what : as in `Alarm`; everything that had rows since then if None.
+        what : as in `Alarm`; everything that had rows since then if None. The slope has none.
         most : return so many of them; all if None.
         """
         costs = {}
         for name, watched in self._watched.items():
-            if watched.since and (what is None or name in what):
+            if watched.since and name != "slope" and (what is None or name in what):
                 positives, expected, *_ = np.sum([sums for _, sums in watched.since], axis=0)
                 costs[name] = abs(expected - positives)
         chosen = sorted(costs, key=lambda name: -costs[name])[:most]
@@ -441,9 +438,9 @@ def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, Floa
         return np.column_stack([sums_by(codes, part, number) for part in parts])
 
     names, groups = ["level"], [np.sum(parts, axis=1)[None]]
-    halves = sums(_half_of(probability, information), 2)
-    if (halves[:, 3] > 0.0).all():
-        names, groups = [*names, *HALVES], [*groups, halves]
+    upper = upper_half(probability, weight, positives)
+    if upper is not None:
+        names, groups = [*names, "slope"], [*groups, upper[None]]
     values = []
     for column in sketch.contexts.columns(sketch.context):
         shown = ("(missing)" if value is None else value for value in column.values)
@@ -456,9 +453,25 @@ def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, Floa
     return list(zip(names, period_likelihoods(every[:, :3]), every.tolist(), strict=True))
 
 
-def _half_of(probability: FloatArray, information: FloatArray) -> IndexArray:
-    """Return 0 for cells in the lower half of the scores, by their information, and 1 for those in the upper."""
+def upper_half(probability: FloatArray, weight: FloatArray, positives: FloatArray) -> FloatArray | None:
+    """Return the sums of the upper half of the scores, given how many positives the period has; None if that tells all.
+
+    At the level that explains the positives of all rows, the halves' expected positives and information I, J leave
+    those of the upper half alone an information of I J / (I + J). So what shifts all logits is no slope.
+    """
+    logits, total = logit(probability), float(positives.sum())
+    if not 0.0 < total < float(weight.sum()):
+        return None
+    level = 0.0
+    for _ in range(_LEVEL_STEPS):
+        chance = sigmoid(logits + level)
+        information = weight * chance * (1.0 - chance)
+        level += float(np.clip((total - weight @ chance) / information.sum(), -1.0, 1.0))
     distinct, codes = np.unique(probability, return_inverse=True)
     own = sums_by(codes, information, len(distinct))
-    upper: IndexArray = (np.cumsum(own) - 0.5 * own > 0.5 * own.sum()).astype(np.int32)
-    return upper[codes]
+    upper = (np.cumsum(own) - 0.5 * own > 0.5 * own.sum())[codes]
+    share = float(information[upper].sum() / information.sum())
+    if not 0.0 < share < 1.0:
+        return None
+    parts = (positives, weight * chance, (1.0 - share) * information, weight)
+    return np.array([part[upper].sum() for part in parts])

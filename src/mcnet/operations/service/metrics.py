@@ -154,7 +154,7 @@ _HEAD_METRICS: dict[str, tuple[Any, str]] = {
     "mcnet_monitor_e_value": (GaugeMetricFamily, "Evidence against calibration, weighted by its share of alpha."),
     "mcnet_monitor_alarms": (
         GaugeMetricFamily,
-        "Alarms that stand: of all rows, their halves by score, field values.",
+        "Alarms that stand: of all rows, their slope, and field values.",
     ),
     "mcnet_update_refused": (GaugeMetricFamily, "1 while the gate has refused the last new model."),
     "mcnet_suspect_periods": (GaugeMetricFamily, "Suspect periods that are kept and not learnt."),
@@ -177,7 +177,7 @@ def _head_values(totals: Totals, head: "ServedVersions") -> dict[str, float]:
 
 
 def _monitor_values(status: dict[str, Any] | None) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Yield what the update job found: evidence of all rows and either half, alarms, the values that matter most."""
+    """Yield what the update job found: evidence of all rows and their slope, alarms, the values that matter most."""
     if status is None or status["last_run"] is None:
         return
     if isinstance(ended := status.get("last_ended"), str):
