@@ -33,6 +33,8 @@ _SUMS = ("weight", "positives", "position", "value", "value_positive", "value_sq
 
 _PACKED = b"mcnet sketch 1\n"
 _DIGEST_BYTES = 16
+_WORTH_COMPRESSING = 1 << 14
+"""Fewer bytes than this take more time to compress than they are worth: those of a request of feedback."""
 _MOST_BYTES = 1 << 29
 """What a client sends may unpack to no more than this."""
 
@@ -210,7 +212,8 @@ def stored_bytes(sketch: Sketch) -> bytes:
     cells, contexts = sketch.cells, sketch.contexts
     columns = (contexts.table, cells.context, cells.key, cells.fold, cells.sums)
     arrays = [np.asarray(column, dtype=kind).tobytes() for column, (_, kind) in zip(columns, _KINDS, strict=True)]
-    body = zlib.compress(msgspec.msgpack.encode(_Packed(_About.of(sketch), contexts.values, *arrays)), 1)
+    packed = msgspec.msgpack.encode(_Packed(_About.of(sketch), contexts.values, *arrays))
+    body = zlib.compress(packed, 1 if len(packed) > _WORTH_COMPRESSING else 0)
     return _PACKED + hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() + body
 
 

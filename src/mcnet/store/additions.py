@@ -235,7 +235,8 @@ def add_rows(store: "Store", name: str, rows: SourceRows) -> Added:
 
 def take(connection: Connection, head: "Head", given: Sequence[SourceRows]) -> list[Added | McnetError]:
     """Write what is new and plausible of several additions; return the outcome of each."""
-    ready = [rows.ready(shape_of(head)) for rows in given]
+    shape = shape_of(head)
+    ready = [rows.ready(shape) for rows in given]
     sources = {part.entry.source for parts in ready if not isinstance(parts, McnetError) for part in parts}
     before: dict[tuple[str, float | None], dict[str, Before]] = defaultdict(dict)
     for some in chunks(sources):
@@ -295,11 +296,13 @@ def write(
     if known:
         connection.execute(keys.insert(), known)
     waiting: list[dict[str, Any]] = []
+    size = 0
     for entry, content in fresh:
         waiting.append({"head": head, **vars(entry), "sketch": content})
-        if sum(len(row["sketch"]) for row in waiting) > _MOST_BYTES_AT_ONCE:
+        size += len(content)
+        if size > _MOST_BYTES_AT_ONCE:
             connection.execute(entries.insert(), waiting)
-            waiting = []
+            waiting, size = [], 0
     if waiting:
         connection.execute(entries.insert(), waiting)
 
