@@ -13,7 +13,6 @@ from mcnet.operations.gate import (
     Current,
     Gate,
     LatestPeriods,
-    ServedPast,
     invalid,
     later_than_fit,
     mean_difference,
@@ -43,14 +42,20 @@ def rows():
     return Sketch.from_rows(found["pctr"], found["click"], field={"country": found["country"]})
 
 
-def judged(number, tracker=0.0, before=0.0, base=0.0, spread=0.001):
+def judged(number, tracker=0.0, base=0.0, spread=0.001):
     """Return periods whose losses per row are 0.5 and so much more."""
     rng = np.random.default_rng(3)
     found = []
     for day in range(1, number + 1):
-        losses = 4000 * (0.5 + np.array([base, tracker, before]) + rng.normal(0.0, spread, 3))
+        losses = 4000 * (0.5 + np.array([base, tracker]) + rng.normal(0.0, spread, 2))
         found.append(Judged(day_name(day), f"digest {day}", 4000, 4000.0, 500.0, *losses.tolist(), NO_PCOC, NO_PCOC))
     return found
+
+
+def kept(number):
+    """Return what periods would have lost under the versions served before them: 0.5 per row, give or take."""
+    noise = np.random.default_rng(4).normal(0.0, 0.001, number)
+    return {day_name(day + 1): 4000 * (0.5 + noise[day]) for day in range(number)}
 
 
 def current(of, until=None, digest=None):
@@ -70,29 +75,39 @@ def test_a_first_version_must_gain_on_the_scores(candidate, add_days):
 def test_updates_that_made_it_worse_are_stopped(candidate, add_days):
     journal = add_days(1, 8)
     newest = current(candidate, day_name(8), "digest 8")
-    found = Gate().judge(candidate, newest, judged(8, tracker=0.01), journal)
+    found = Gate().judge(candidate, newest, judged(8, tracker=0.01), journal, kept_losses=kept(8))
     assert found.comparison.other == "the versions served then"
     assert not found.passed
     assert found.reason.startswith("worse than the versions served then on 8 unseen periods")
-    assert Gate(tolerance=0.02).judge(candidate, newest, judged(8, tracker=0.01), journal).passed
-    assert Gate().judge(candidate, newest, judged(8, tracker=-0.01), journal).passed
+    worse, better = judged(8, tracker=0.01), judged(8, tracker=-0.01)
+    assert Gate(tolerance=0.02).judge(candidate, newest, worse, journal, kept_losses=kept(8)).passed
+    assert Gate().judge(candidate, newest, better, journal, kept_losses=kept(8)).passed
+
+
+def test_until_enough_periods_were_served_a_model_is_compared_with_the_scores(candidate, add_days):
+    journal, newest = add_days(1, 8), current(candidate, day_name(8), "digest 8")
+    some = dict(list(kept(8).items())[:2])
+    found = Gate().judge(candidate, newest, judged(8, tracker=-0.01), journal, kept_losses=some)
+    assert (found.comparison.other, found.passed) == ("the scores as they are", True)
+    assert not Gate().judge(candidate, newest, judged(8, tracker=0.01), journal, kept_losses=some).passed
 
 
 def test_chance_alone_stops_nothing(candidate, add_days):
     newest = current(candidate, day_name(8), "digest 8")
-    assert Gate().judge(candidate, newest, judged(8, tracker=0.0005, spread=0.01), add_days(1, 8)).passed
+    past = judged(8, tracker=0.0005, spread=0.01)
+    assert Gate().judge(candidate, newest, past, add_days(1, 8), kept_losses=kept(8)).passed
 
 
 def test_an_older_version_is_compared_itself(candidate, add_days):
     journal = add_days(1, 8)
     old = current(candidate, day_name(2), "digest 2")
-    found = Gate().judge(candidate, old, judged(8, tracker=0.5, before=9.0), journal)
+    found = Gate().judge(candidate, old, judged(8, tracker=0.5), journal)
     assert found.comparison.other == "version 1"
     assert (found.comparison.first, found.comparison.periods) == (day_name(4), 5)
     losses = {
         period: sketch_log_loss(sketch, predict_cells(candidate, sketch)) for period, sketch in journal.sketches()
     }
-    mine = [one for one in judged(8, tracker=0.5, before=9.0) if one.period >= day_name(4)]
+    mine = [one for one in judged(8, tracker=0.5) if one.period >= day_name(4)]
     expected = sum(one.tracker_loss - losses[one.period] for one in mine) / (4000 * len(mine))
     assert found.comparison.difference == pytest.approx(expected, abs=2e-3)
     assert not found.passed
@@ -231,22 +246,6 @@ def test_one_wild_period_decides_nothing_in_either_direction():
             assert np.sign(low) == np.sign(high) == sign
 
 
-def test_a_forecast_is_compared_with_what_was_served_when_it_was_made(candidate, add_days):
-    """The tracker's model of the period before is not what counts if it was refused, held or rolled back from."""
-    journal, past = add_days(1, 8), judged(8, before=9.0)
-    newest = current(candidate, day_name(8), "digest 8")
-    kept = current(model(0.2), day_name(2), "digest 2")
-    served = ServedPast({day_name(day): kept.version for day in range(3, 8)}, lambda _: kept.model)
-    found = Gate().judge(candidate, newest, past, journal, served=served).comparison
-    losses = {period: sketch_log_loss(rows, predict_cells(kept.model, rows)) for period, rows in journal.sketches()}
-    # Version 2 is what the tracker had until day 3; on days 5 to 8 another model was there, which was not served.
-    expected = [one.tracker_loss - (losses[one.period] if day > 3 else one.before_loss) for day, one in enumerate(past)]
-    value, low, high = mean_difference(expected, np.full(8, 4000.0))
-    assert (found.difference, found.low, found.high) == pytest.approx((value, low, high), abs=2e-3)
-    gone = ServedPast(served.versions, lambda _: None)
-    assert Gate().judge(candidate, newest, past, journal, served=gone).comparison.periods == 8
-
-
 def two_fields(label, rows=9_000, seed=0):
     rng = np.random.default_rng(seed)
     score, field = rng.uniform(0.1, 0.4, rows), {"a": rng.choice(["x", "y"], rows), "b": rng.choice(["u", "v"], rows)}
@@ -288,8 +287,9 @@ def test_one_wild_period_raises_no_alarm_against_a_candidate(add_days):
 def test_what_was_worse_for_a_while_passes_once_it_is_good_again(candidate, add_days):
     journal, newest = add_days(1, 12), current(candidate, day_name(12), "digest 12")
     bad = judged(9, tracker=0.02)
-    assert not Gate().judge(candidate, newest, [*bad, *judged(11, tracker=-0.005)[9:]], journal).passed
-    found = Gate().judge(candidate, newest, [*bad, *judged(12, tracker=-0.005)[9:]], journal)
+    eleven, twelve = ([*bad, *judged(days, tracker=-0.005)[9:]] for days in (11, 12))
+    assert not Gate().judge(candidate, newest, eleven, journal, kept_losses=kept(12)).passed
+    found = Gate().judge(candidate, newest, twelve, journal, kept_losses=kept(12))
     assert found.passed
     assert found.comparison.is_worse
     assert "but each of the last 3 periods was predicted no worse" in found.reason

@@ -12,7 +12,9 @@ from tests.operations.conftest import day_name, day_rows
 import mcnet
 from mcnet.calibrators.per_field import PlattField
 from mcnet.errors import BusyError, InputError
+from mcnet.metrics.evaluation import predict_cells
 from mcnet.operations.gate import Gate
+from mcnet.operations.learning import sketch_log_loss
 from mcnet.operations.status import status_of
 from mcnet.operations.update import record_failed_run
 from mcnet.report.status_page import write_status_page
@@ -312,6 +314,20 @@ def test_a_run_that_fails_is_told_in_the_status(add_days, registry, monkeypatch)
     done = mcnet.update(journal.store)
     assert (done.outcome, done.learnt) == ("published", (day_name(5),))
     assert status_of(mcnet.Store(registry))["last_run"]["outcome"] == "published"
+
+
+def test_what_was_served_is_kept_with_what_the_version_before_would_have_lost(add_days, registry):
+    for day in range(4, 8):
+        mcnet.update(add_days(1 if day == 4 else day, day).store)
+    opened, recorded = mcnet.Registry(registry), mcnet.Store(registry).state().served(9)
+    assert [(one.period, one.version) for one in recorded.values()] == [(day_name(day), day - 4) for day in (5, 6, 7)]
+    assert recorded[day_name(5)].kept_loss is None, "no version served before it"
+    rows = dict(opened.store.journal().sketches())[day_name(7)]
+    assert recorded[day_name(7)].kept_loss == pytest.approx(sketch_log_loss(rows, predict_cells(opened.load(2), rows)))
+    mcnet.Registry(registry).rollback()
+    mcnet.update(add_days(8, 8).store)
+    held = mcnet.Store(registry).state().served(1)[day_name(8)]
+    assert held.version == 3, "the one that served when the day began to be predicted"
 
 
 def test_a_damaged_version_of_the_past_does_not_stop_the_loop(add_days, registry):

@@ -1,8 +1,8 @@
 """The gate: whether a new model may be published."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,60 +11,19 @@ from scipy.special import stdtrit
 
 from mcnet._shared.arrays import FloatArray, IndexArray
 from mcnet._shared.messages import UNIT_OF_DIFFERENCES, signed_differences
-from mcnet.errors import InputError, McnetError
+from mcnet.errors import McnetError
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text, other_requests, parse_model
 from mcnet.operations.learning import Judged, sketch_log_loss
+from mcnet.operations.watch import VersionTimes
 from mcnet.rows.fields import MISSING_LABEL
-from mcnet.rows.periods import HALF_A_PERIOD, elapsed_periods, periods_between, sorted_periods
+from mcnet.rows.periods import periods_between
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.journal import Journal
 from mcnet.store.versions import Version
 from mcnet.tracking.memories import coarse
 from mcnet.tracking.monitor import Alarm, CellProbabilities, Monitor
-
-# Which periods came after the fit of a version.
-
-
-class VersionTimes:
-    """The places of periods, and of the ends of fits, on one line of time."""
-
-    def __init__(self, periods: Sequence[str], versions: Iterable[Version], delay: int) -> None:
-        """Order the periods; a fit that ended with a period of another kind is as one that does not tell its end."""
-        told = {version.fitted_until for version in versions if version.fitted_until is not None}
-        order = sorted_periods(list({*periods, *(end for end in told if _are_alike(periods, end))}))
-        self._behind = dict(zip(order, elapsed_periods(order).tolist(), strict=True))
-        self._delay = delay
-
-    def tells(self, version: Version) -> bool:
-        """Tell whether it is known until when a version was fitted."""
-        return version.fitted_until in self._behind
-
-    def could_serve(self, version: Version, period: str) -> bool:
-        """Tell whether a version was made from what was known when a period was predicted."""
-        end = self._behind[version.fitted_until or ""]
-        return bool(end > self._behind[period] + self._delay + HALF_A_PERIOD)
-
-
-def _are_alike(periods: Sequence[str], other: str) -> bool:
-    try:
-        sorted_periods([*periods[:1], other])
-    except InputError:
-        return False
-    return True
-
-
-def ends_at_or_after(version: Version, period: str) -> bool:
-    """Tell whether a version has learnt a period; False if it does not tell, or has periods of another kind."""
-    end = version.fitted_until
-    return end is not None and _are_alike([period], end) and sorted_periods([period, end])[-1] == end
-
-
-def ends_after(version: Version, period: str) -> bool:
-    """Tell whether a version has learnt a later period."""
-    return version.fitted_until != period and ends_at_or_after(version, period)
-
 
 # The difference in loss between two forecasts of the same periods, with an interval over periods.
 
@@ -315,27 +274,12 @@ RECENT_PERIODS = 7
 """How far probabilities move is weighed by the rows of this many periods, the latest."""
 
 
-LoadVersion = Callable[[int], CalibrationModel | None]
-"""Returns the model of a version by its number; None if it cannot be read any more."""
-
-
 @dataclass(frozen=True)
 class Current:
     """The version that is served, and its model."""
 
     version: Version
     model: CalibrationModel
-
-
-@dataclass(frozen=True)
-class ServedPast:
-    """What was served in past periods, whatever was published, refused, held or rolled back since."""
-
-    versions: Mapping[str, Version] = field(default_factory=dict)
-    """The version of each period."""
-    load: LoadVersion = lambda _: None
-    delay: int = 0
-    """After how many further periods labels are known."""
 
 
 @dataclass(frozen=True)
@@ -376,16 +320,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Gate:
-    """The limits that a candidate is held to.
-
-    Parameters
-    ----------
-    max_shift : how far a mean probability may move, of all rows or of a context with at least 100 expected positives:
-        0.5 allows half as much again, and a third less, which is as far down.
-    tolerance : the log-loss per row by which the candidate may be worse; it is refused if the whole interval of the
-        difference lies above.
-    min_periods : so many periods must have been predicted and judged before anything is published.
-    """
+    """The limits that a candidate is held to, as in `HeadSettings`."""
 
     max_shift: float = 0.5
     tolerance: float = 0.0
@@ -395,13 +330,14 @@ class Gate:
         self,
         candidate: CalibrationModel,
         current: Current | None,
-        judged: Sequence[Judged],
+        past: Sequence[Judged],
         journal: Journal,
         *,
         until: str | None = None,
         alpha: float = 0.01,
         period_effect: float = 0.0,
-        served: ServedPast | None = None,
+        delay: int = 0,
+        kept_losses: Mapping[str, float] | None = None,
     ) -> Verdict:
         """Decide whether a candidate may be published.
 
@@ -409,16 +345,15 @@ class Gate:
         ----------
         candidate : the tracker's model for the coming period.
         current : what is served now; None before the first version.
-        judged : how the past periods came out, in order.
+        past : how the past periods came out, in order.
         journal : their rows.
         until : the last period that the candidate was fitted on.
         alpha : the chance of a false alarm, of the monitor that the candidate is shown to.
         period_effect : how much periods differ, as a standard deviation in logits; the monitor allows for that.
-        served : what was served in past periods.
+        delay : after how many further periods labels are known.
+        kept_losses : the loss in periods of the version that was served when they were predicted.
         """
-        past = list(judged)
-        suspect = {one.period for one in judged if one.suspect}
-        judged = [one for one in judged if not one.suspect]
+        suspect = {one.period for one in past if one.suspect}
         periods = periods_between(journal.periods, None, until)[-RECENT_PERIODS:]
         left_out = {period: 0.0 for period in periods if period in suspect}
         if len(left_out) == len(periods):
@@ -427,7 +362,8 @@ class Gate:
         problem = invalid(candidate, rows, None if current is None else current.model)
         if problem:
             return Verdict((problem,))
-        comparison = self._comparison(current, past, journal, served or ServedPast())
+        usual = [one for one in past if not one.suspect]
+        comparison = self._comparison(current, usual, journal, delay, kept_losses or {})
         if comparison is None or comparison.periods < self.min_periods:
             number = 0 if comparison is None else comparison.periods
             return Verdict(waiting=f"{number} of the {self.min_periods} periods to judge by were predicted so far")
@@ -435,90 +371,74 @@ class Gate:
             return Verdict(
                 waiting=f"nothing is published before it gains: {_in_words(comparison)}", comparison=comparison
             )
-        problems, notes, names = [], [_in_words(comparison)], []
+        problems, notes = [], [_in_words(comparison)]
         if comparison.low > self.tolerance and comparison.latest > self.tolerance:
             problems.append(_in_words(comparison))
         elif comparison.low > self.tolerance:
             notes.append(f"but each of the last {RECOVERED_PERIODS} periods was predicted no worse")
-        shift = None
-        if current is not None:
-            shift = shift_between(current.model, candidate, rows)
-            notes.append(_moves(shift.where, shift.largest))
-            names.append(shift.where)
-            last = [period for period in periods if period not in suspect][-LATEST_PERIODS:]
-            sketches = [coarse(s.unfolded()) for p, s in journal.sketches(last[0], last[-1]) if p in last]
-            latest = LatestPeriods(sketches, current.model, candidate)
-            far = [move for move in shift.moves if _size(move[1]) > self.max_shift]
-            # Of a common move that is confirmed, no small value has to say so by itself.
-            common = shift.overall if latest.confirming(ALL_ROWS) == CONFIRMING_PERIODS else 0.0
-            own = [move for move in far if _size((1.0 + move[1]) / (1.0 + common) - 1.0) > self.max_shift]
-            alone = [(move, agree) for move in own if (agree := latest.confirming(move[0])) < CONFIRMING_PERIODS]
-            if alone:
-                (move, agree), least = alone[0], 1.0 / (1.0 + self.max_shift) - 1.0
-                names.append(move[0])
-                problems.append(
-                    f"{_moves(*move)}, and {'only one' if agree else 'none'} of the last {CONFIRMING_PERIODS} periods "
-                    f"says so; allowed is {least:+.1%} to {self.max_shift:+.1%} (--max-shift)"
-                )
-            elif far:
-                notes.append(f"beyond --max-shift, but each of the last {CONFIRMING_PERIODS} periods says so")
-            alarms = latest.alarms(alpha, period_effect)
-            if alarms:
-                problems.append(f"on the last {len(sketches)} periods the new model would raise an alarm: {alarms[0]}")
-                names.append(alarms[0])
-        return Verdict(tuple(problems), "", comparison, shift, tuple(notes), tuple(names))
+        if current is None:
+            return Verdict(tuple(problems), "", comparison, None, tuple(notes))
+        shift = shift_between(current.model, candidate, rows)
+        last = [period for period in periods if period not in suspect][-LATEST_PERIODS:]
+        sketches = [coarse(s.unfolded()) for p, s in journal.sketches(last[0], last[-1]) if p in last]
+        latest = LatestPeriods(sketches, current.model, candidate)
+        notes.append(_moves(shift.where, shift.largest))
+        names, far = self._unconfirmed(shift, latest)
+        problems += far
+        if shift.size > self.max_shift and not far:
+            notes.append(f"beyond --max-shift, but each of the last {CONFIRMING_PERIODS} periods says so")
+        alarms = latest.alarms(alpha, period_effect)[:1]
+        problems += [f"on the last {len(sketches)} periods the new model would raise an alarm: {one}" for one in alarms]
+        return Verdict(tuple(problems), "", comparison, shift, tuple(notes), (shift.where, *names, *alarms))
+
+    def _unconfirmed(self, shift: Shift, latest: LatestPeriods) -> tuple[list[str], list[str]]:
+        """Return what moves too far without the last periods saying so, by name and in a sentence; none if nothing."""
+        # Of a common move that is confirmed, no small value has to say so by itself.
+        common = shift.overall if latest.confirming(ALL_ROWS) == CONFIRMING_PERIODS else 0.0
+        for where, move in shift.moves:
+            if min(_size(move), _size((1.0 + move) / (1.0 + common) - 1.0)) <= self.max_shift:
+                continue
+            agree = latest.confirming(where)
+            if agree < CONFIRMING_PERIODS:
+                least = 1.0 / (1.0 + self.max_shift) - 1.0
+                said = f"{'only one' if agree else 'none'} of the last {CONFIRMING_PERIODS} periods says so"
+                allowed = f"allowed is {least:+.1%} to {self.max_shift:+.1%} (--max-shift)"
+                return [where], [f"{_moves(where, move)}, and {said}; {allowed}"]
+        return [], []
 
     def _comparison(
-        self, current: Current | None, past: Sequence[Judged], journal: Journal, served: ServedPast
+        self,
+        current: Current | None,
+        past: Sequence[Judged],
+        journal: Journal,
+        delay: int,
+        kept_losses: Mapping[str, float],
     ) -> Comparison | None:
-        """Compare on periods that neither side was fitted on, and that are not suspect.
+        """Compare what the tracker had forecast for past periods with something else, on rows new to both.
 
-        1. No version yet: what the tracker had forecast, beside the scores as they are.
-        2. The current version has seen at least `min_periods` periods that it was not fitted on: what the tracker
-           had forecast for those, beside the current version itself.
-        3. The current version is newer than that, as in a loop that publishes after every period: what the tracker
-           had forecast for each recent period, beside the version that was served when it made that forecast. That
-           is what keeping the served version would have been worth at every step so far.
+        1. The current version has seen at least `min_periods` periods that it was not fitted on: with that version.
+        2. It is newer, as in a loop that publishes after every period: with the version that was served when each
+           period was predicted. That is what keeping it would have been worth at every step so far.
+        3. Too few periods were served yet: with the scores as they are.
         """
-        judged = [one for one in past if not one.suspect]
-        if current is None:
-            return _compared("the scores as they are", [(one, one.base_loss) for one in judged[-COMPARED_PERIODS:]])
-        later = later_than_fit(judged, current.version, served.delay)[-COMPARED_PERIODS:]
-        if len(later) >= self.min_periods:
-            of_current = _losses(journal, dict.fromkeys([one.period for one in later], current.model))
-            return _compared(f"version {current.version.name}", [(one, of_current[one.period]) for one in later])
-        chosen = []
-        kept: dict[str, CalibrationModel] = {}
-        for index in range(len(past))[-COMPARED_PERIODS:]:
-            version = None if index == 0 else served.versions.get(past[index - 1].period)
-            model = None
-            if version is not None and not _was_forecast(version, past, index, served.delay):
-                model = served.load(version.number)
-            if not past[index].suspect and (model is not None or past[index].before_loss is not None):
-                chosen.append(past[index])
-                kept |= {} if model is None else {past[index].period: model}
-        known = {one.period: one.before_loss for one in chosen} | _losses(journal, kept)
-        beside = [(one, loss) for one in chosen if (loss := known[one.period]) is not None]
-        return _compared("the versions served then", beside)
+        later = [] if current is None else later_than_fit(past, current.version, delay)[-COMPARED_PERIODS:]
+        if current is not None and len(later) >= self.min_periods:
+            losses = _losses(journal, [one.period for one in later], current.model)
+            return _compared(f"version {current.version.name}", later, losses)
+        recent = [one for one in past[-COMPARED_PERIODS:] if one.period in kept_losses]
+        if current is not None and len(recent) >= self.min_periods:
+            return _compared("the versions served then", recent, kept_losses)
+        recent = list(past[-COMPARED_PERIODS:])
+        return _compared("the scores as they are", recent, {one.period: one.base_loss for one in recent})
 
 
-def _was_forecast(version: Version, past: Sequence[Judged], index: int, delay: int) -> bool:
-    """Tell whether a version is the tracker's model of one period before its forecast for a period.
-
-    Its loss is the period's `before_loss` then. Before there is a version, that model stands in for it.
-    """
-    made = index - 2 - delay
-    unlearnt = any(one.suspect for one in past[max(made, 0) : index])
-    return made >= 0 and version.rows_digest == past[made].digest and not unlearnt
-
-
-def _losses(journal: Journal, models: Mapping[str, CalibrationModel]) -> dict[str, float]:
-    """Return the loss of a model in each of some periods; those that lack a field of it are left out."""
-    periods, result = sorted_periods(list(models)), {}
-    for period, sketch in journal.sketches(periods[0], periods[-1]) if periods else ():
-        if period in models and set(models[period].fields) <= set(sketch.contexts.names):
+def _losses(journal: Journal, periods: Sequence[str], model: CalibrationModel) -> dict[str, float]:
+    """Return the loss of a model in periods; those that lack a field of it are left out."""
+    result = {}
+    for period, sketch in journal.sketches(periods[0], periods[-1]):
+        if period in periods and set(model.fields) <= set(sketch.contexts.names):
             rows = coarse(sketch.unfolded())
-            result[period] = sketch_log_loss(rows, predict_cells(models[period], rows))
+            result[period] = sketch_log_loss(rows, predict_cells(model, rows))
     return result
 
 
@@ -536,12 +456,10 @@ def later_than_fit(judged: Sequence[Judged], version: Version, delay: int) -> li
     return later[1:] if version.rows_digest is not None else later
 
 
-def _compared(other: str, beside: Sequence[tuple[Judged, float]]) -> Comparison | None:
+def _compared(other: str, past: Sequence[Judged], losses: Mapping[str, float]) -> Comparison | None:
     """Compare the tracker's forecasts with something else, given what that has lost in each period."""
-    if not beside:
-        return None
-    periods, weight = zip(*((one.period, one.weight) for one, _ in beside), strict=True)
-    return compared(other, periods, [one.tracker_loss - loss for one, loss in beside], weight)
+    beside = [(one.period, one.tracker_loss - losses[one.period], one.weight) for one in past if one.period in losses]
+    return compared(other, *zip(*beside, strict=True)) if beside else None
 
 
 def _moves(where: str, move: float) -> str:

@@ -48,16 +48,14 @@ class Judged:
     """Of the scores as they are."""
     tracker_loss: float
     """Of the model that the tracker had when the period was predicted."""
-    before_loss: float | None
-    """Of the model that it had one period earlier; None where there was none."""
     base_pcoc: Pcoc
     tracker_pcoc: Pcoc
     suspect: str = ""
     """Why the period was not learnt when it came; empty if it was."""
 
 
-def judge_forecasts(period: str, digest: str, sketch: Sketch, tracker: FloatArray, before: FloatArray | None) -> Judged:
-    """Judge the forecasts for a period, one probability per cell, by its rows."""
+def judge_forecast(period: str, digest: str, sketch: Sketch, tracker: FloatArray) -> Judged:
+    """Judge the forecast for a period, one probability per cell, by its rows."""
     return Judged(
         period,
         digest,
@@ -66,7 +64,6 @@ def judge_forecasts(period: str, digest: str, sketch: Sketch, tracker: FloatArra
         sketch.total_positives,
         sketch_log_loss(sketch, sketch.score),
         sketch_log_loss(sketch, tracker),
-        None if before is None else sketch_log_loss(sketch, before),
         period_pcoc(sketch, sketch.score),
         period_pcoc(sketch, tracker),
     )
@@ -243,14 +240,13 @@ def _learn_period(learnt: Learnt, period: str, digest: str, sketch: Sketch, *, l
     """Judge a period, learn it, and return the forecast probability of each of its cells; None if there was none."""
     learner = learnt.learner
     text = learner.clock.check(period)
-    made = _forecasts_for(learner, text)
+    forecast = _forecast_for(learner, text)
     probability = None
-    if made:
+    if forecast is not None:
         rows = learner.prepared(sketch)
-        tracker, *older = (_served(forecast, rows) for forecast in made)
-        learnt.judged.append(judge_forecasts(period, digest, rows, tracker, older[0] if older else None))
+        learnt.judged.append(judge_forecast(period, digest, rows, _probability(forecast, rows)))
         del learnt.judged[:-MOST_JUDGED]
-        probability = _served(made[0], sketch.unfolded())
+        probability = _probability(forecast, sketch.unfolded())
     suspect = learner.learn(sketch, text, look=look)
     learner.journal_digest = digest
     learnt.new.append(period)
@@ -261,16 +257,15 @@ def _learn_period(learnt: Learnt, period: str, digest: str, sketch: Sketch, *, l
     return probability
 
 
-def _forecasts_for(learner: Learner, period: str | None) -> list[Forecast]:
-    """Return the forecast that was there when a period was predicted, and the one before it, where there are any."""
+def _forecast_for(learner: Learner, period: str | None) -> Forecast | None:
+    """Return the forecast that was there when a period was predicted; None if there was none."""
     if learner.delay == 0:
-        found = [*learner.forecasts[-1:], *([] if learner.previous is None else [learner.previous])]
-        return found if learner.forecasts else []
+        return learner.forecasts[-1] if learner.forecasts else None
     clock = deepcopy(learner.clock)
     position = learner.position + (clock.advance(period) if learner.learnt else 0.0)
     known = [f for f in learner.forecasts if f.position < position - learner.delay - HALF_A_PERIOD]
-    return known[:-3:-1]
+    return known[-1] if known else None
 
 
-def _served(forecast: Forecast, sketch: Sketch) -> FloatArray:
+def _probability(forecast: Forecast, sketch: Sketch) -> FloatArray:
     return np.asarray(sigmoid(forecast.of_cells(sketch) @ forecast.served))

@@ -1,48 +1,39 @@
-"""The status of the loop: what a run knew, what is served now, and the monitor of what was served."""
+"""The status of the loop: what the last run knew, what is served now, and what people did."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import cache
 from itertools import groupby
 from typing import Any
 
 import polars as pl
 
-from mcnet._shared.arrays import FloatArray
 from mcnet._shared.files import finite
-from mcnet._shared.messages import warn
 from mcnet.difference import diff
-from mcnet.errors import FileFormatError, InputError, McnetError
-from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
-from mcnet.metrics.evaluation import predict_cells
+from mcnet.errors import McnetError
 from mcnet.model.model import CalibrationModel
 from mcnet.operations.alerts import TRIED_FOR
-from mcnet.operations.gate import MOVES, SHOWN_MOVES, LoadVersion, VersionTimes, ends_at_or_after
-from mcnet.operations.learning import Learnt, period_pcoc
-from mcnet.rows.periods import periods_between, sorted_periods
+from mcnet.operations.gate import MOVES, SHOWN_MOVES
+from mcnet.operations.learning import Learnt
+from mcnet.operations.watch import SERVED_READ, SHOWN_VALUES, Watched
 from mcnet.store.journal import Journal
-from mcnet.store.state import MONITOR, LoopState, Served
+from mcnet.store.state import STATUS
 from mcnet.store.store import Head, Store
 from mcnet.store.versions import Registry, Version, now
-from mcnet.tracking.monitor import CellProbabilities, Monitor
+from mcnet.tracking.monitor import Monitor
 from mcnet.tracking.tracker import followed_values
 
 # The one document of the state: what is served, what each version changed, what the last runs decided and why, and
 # whether it is calibrated. The written page and the dashboard show it; `docs/serving.md` describes it.
 
-STATUS = "status"
-"""The kind of the document that has what the last run knew."""
-SHOWN_PERIODS, SHOWN_RUNS, SHOWN_VERSIONS, SHOWN_VALUES, SHOWN_EVENTS = 60, 12, 10, 12, 12
+SHOWN_PERIODS, SHOWN_RUNS, SHOWN_VERSIONS, SHOWN_EVENTS = 60, 12, 10, 12
 TOLD_VALUES = 50
 """So many field values have metrics of their own: those with the most rows times error."""
 SHOWN_SENTENCES = 4
 """Of what is miscalibrated since its version is served, so many are said in words, the costliest."""
 _OVERALL = ("level", "slope")
-SERVED_READ = 200
-"""Of so many periods, the latest, it is looked up which version served them."""
 _RUNS_READ = 200
 _EVENTS_READ = 200
 _MOST_CONTEXTS = 2_000
@@ -51,15 +42,8 @@ _moved: dict[tuple[str, str], list[tuple[str, float]]] = {}
 """What changed between two models, by their digests."""
 
 
-def run_document(journal: Journal, learnt: Learnt | None, watched: "Watched | None") -> dict[str, Any]:
-    """Return what a run knows as JSON-able values; `status_of` adds what may change without a run.
-
-    Parameters
-    ----------
-    journal : the rows.
-    learnt : what the tracker knows; None if there is no period yet.
-    watched : the monitor of what was served, and its money; None if there is no period yet.
-    """
+def run_document(journal: Journal, learnt: Learnt | None, watched: Watched | None) -> dict[str, Any]:
+    """Return what a run knows as JSON-able values; `status_of` adds what may change without a run."""
     entries = journal.entries()
     document: dict[str, Any] = finite(
         {
@@ -79,12 +63,7 @@ def run_document(journal: Journal, learnt: Learnt | None, watched: "Watched | No
 
 
 def status_of(store: Store, head: str | None = None) -> dict[str, Any]:
-    """Return the state of a head as JSON-able values; `last_run` is None before the first run of the update job.
-
-    Parameters
-    ----------
-    store, head : the store, and the name of the head; the only or the default one if None.
-    """
+    """Return the state of a head as JSON-able values; `last_run` is None before the first run of the update job."""
     name = store.chosen_head(head)
     state, registry = store.state(name), store.versions(name)
     runs = state.runs(_RUNS_READ)
@@ -190,12 +169,7 @@ def _difference(old: CalibrationModel, new: CalibrationModel) -> list[tuple[str,
 
 
 def changes_text(moves: Sequence[tuple[str, float]], one_field: bool) -> str:
-    """Return how far mean probabilities moved, the farthest first.
-
-    Parameters
-    ----------
-    moves : names of contexts, and how far each moved.
-    one_field : leave the name of the only field out.
+    """Return how far mean probabilities moved, the farthest first; the name of an only field is left out.
 
     >>> changes_text([("country=DE", 0.12), ("country=FR", -0.031), ("country=NL", 0.001)], True)
     'DE +12\xa0%, FR −3\xa0%'
@@ -288,155 +262,3 @@ def _monitor(monitor: Monitor) -> dict[str, Any]:
         "served": [str(one) for one in served.values() if not one.includes_one][:SHOWN_SENTENCES],
         "values": [asdict(one) for one in values if one.what not in _OVERALL][:TOLD_VALUES],
     }
-
-
-# The monitor in the loop: is what was served in each period calibrated?
-
-
-@dataclass(frozen=True)
-class Watched:
-    """The monitor after the new periods, and what was served in them."""
-
-    monitor: Monitor
-    served: list[Served]
-    money: dict[str, Any] | None
-    """What the errors of the probabilities served in the last periods cost; None if no row has a value."""
-
-
-def watch(
-    journal: Journal,
-    state: LoopState,
-    load: LoadVersion,
-    *,
-    forecasts: Mapping[str, FloatArray],
-    promoted: Sequence[Version],
-    delay: int,
-    until: str,
-    alpha: float,
-    value: float | None,
-) -> Watched:
-    """Let the monitor take in the periods since the last one it has seen.
-
-    A period that a version served is tested. One from before the first version is a reference, with what the tracker
-    forecast for it: it tells how much periods differ.
-
-    Parameters
-    ----------
-    journal, state : the rows, and what earlier runs have recorded.
-    load : as `loader` returns it.
-    forecasts : of periods learnt now, what the tracker forecast for each cell.
-    promoted : the versions that were current one after the other, before this run.
-    delay : after how many further periods labels are known.
-    until : the last period to take in.
-    alpha : the chance of ever raising a false alarm.
-    value : what every positive is worth, if that is one number.
-    """
-    monitor = _continued(state.get(MONITOR), promoted, alpha)
-    periods = periods_between(journal.periods, None, until)
-    seen = set() if monitor.last_period is None else set(periods_between(periods, None, monitor.last_period))
-    new = [period for period in periods if period not in seen]
-    served: list[Served] = []
-    valued = False
-    times = VersionTimes(periods, promoted, delay)
-    for period, sketch in journal.sketches(new[0], new[-1]) if new else ():
-        version = _served_in(period, promoted, times)
-        if version is not None:
-            loaded = load(version.number)
-            if loaded is None or not set(version.fields) <= set(sketch.contexts.names):
-                monitor.last_period = period  # a model of other fields cannot be judged by these rows
-                continue
-            probability = predict_cells(loaded, sketch.unfolded())
-            monitor.update(sketch, period, CellProbabilities(probability), version=version.name)
-            pcoc = period_pcoc(sketch.unfolded(), probability)
-            valued |= sketch.value_kind is not None
-            served.append(Served(period, version.number, *pcoc))
-        elif period in forecasts:
-            monitor.learn(sketch, period, CellProbabilities(forecasts[period]))
-        else:
-            monitor.last_period = period
-    return Watched(monitor, served, _served_money(journal, state, load, served, valued, value))
-
-
-def _served_money(
-    journal: Journal,
-    state: LoopState,
-    load: LoadVersion,
-    new: Sequence[Served],
-    valued: bool,
-    value: float | None,
-) -> dict[str, Any] | None:
-    """Return the money of the last periods, of which `new` are `valued` (have rows with values) or not."""
-    before = (state.get(STATUS) or {}).get("money")
-    if (before is None and value is None and not valued) or (not new and before and before["value"] == value):
-        return before
-    versions = {one.period: one.version for one in [*state.served(SERVED_READ).values(), *new]}
-    periods = sorted_periods(list(versions))[-MONEY_PERIODS:]
-    known = {} if before is None or before["value"] != value else {one["period"]: one for one in before["periods"]}
-    over_time = MoneyOverTime()
-    for period, sketch in journal.sketches(periods[0], periods[-1]) if periods else ():
-        served = load(versions[period]) if period in versions else None
-        if served is None or not set(served.fields) <= set(sketch.contexts.names):
-            continue
-        over_time.add_valued(period, sketch, served, value, known.get(period))
-    total = over_time.total
-    if total is None:
-        return None
-    actions = over_time.actions().to_dict()
-    return {
-        "value": value,
-        "periods": over_time.periods,
-        "periods_without_values": over_time.without,
-        **{name: figures for name, figures in total.to_dict().items() if name != "fields"},
-        "fields": {name: total.costliest(name, SHOWN_VALUES) for name in total.fields},
-        "actions": {**actions, "listed": len(actions["actions"]), "actions": actions["actions"][:SHOWN_VALUES]},
-    }
-
-
-def _continued(known: Any, promoted: Sequence[Version], alpha: float) -> Monitor:
-    """Return the monitor of the last run; one that starts again, if versions were published since its alarms."""
-    if known is None:
-        return Monitor(alpha)
-    try:
-        monitor = Monitor.of_document(known, "the monitor of the last run")
-    except FileFormatError as error:
-        warn(f"{error}, and this run does")
-        return Monitor(alpha)
-    answered = bool(promoted) and all(ends_at_or_after(promoted[-1], alarm.raised) for alarm in monitor.alarms)
-    if monitor.alpha == alpha and not (monitor.alarms and answered):
-        return monitor
-    fresh = Monitor(alpha)
-    fresh.last_period = monitor.last_period
-    return fresh
-
-
-def loader(registry: Registry) -> LoadVersion:
-    """Return a function that loads a version, each once; None for one that was damaged or pruned since it served."""
-
-    @cache
-    def load(number: int) -> CalibrationModel | None:
-        try:
-            return registry.load(number)
-        except (FileFormatError, InputError):
-            return None
-
-    return load
-
-
-def served_past(
-    registry: Registry, state: LoopState, periods: Sequence[str], promoted: Sequence[Version], delay: int
-) -> dict[str, Version]:
-    """Return what served past periods: as the runs since have recorded it, else by when it was published."""
-    times = VersionTimes(periods, promoted, delay)
-    found = {period: _served_in(period, promoted, times) for period in periods}
-    recorded = state.served(SERVED_READ)
-    known = {version.number: version for version in promoted}
-    for period in recorded.keys() & found.keys():
-        with suppress(FileFormatError, InputError):  # pruned or damaged since
-            number = recorded[period].version
-            found[period] = known.get(number) or registry.version(number)
-    return {period: one for period, one in found.items() if one is not None}
-
-
-def _served_in(period: str, promoted: Sequence[Version], times: VersionTimes) -> Version | None:
-    """Return the version that served a period: the last one published from what was known then."""
-    return next((v for v in reversed(promoted) if not times.tells(v) or times.could_serve(v, period)), None)

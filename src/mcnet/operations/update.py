@@ -16,9 +16,10 @@ from mcnet.field_search import search
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text
 from mcnet.operations.alerts import Event, alarm_event, new_events
-from mcnet.operations.gate import COMPARED_PERIODS, Current, Gate, LoadVersion, ServedPast, Verdict, ends_after
+from mcnet.operations.gate import Current, Gate, Verdict
 from mcnet.operations.learning import Learnt, learn_journal
-from mcnet.operations.status import STATUS, Watched, loader, run_document, served_past, status_of, watch
+from mcnet.operations.status import run_document, status_of
+from mcnet.operations.watch import Watched, ends_after, loader, watch
 from mcnet.report.status_page import write_status_page
 from mcnet.rows.logs import ChangedFileError
 from mcnet.rows.periods import delay_in_periods, period_text, shown_periods
@@ -28,7 +29,7 @@ from mcnet.store.entries import Added, OtherRowsError
 from mcnet.store.files import Addition, NewFiles, change_of
 from mcnet.store.journal import Journal
 from mcnet.store.settings import OF_THE_LOOP, HeadSettings
-from mcnet.store.state import DECIDED, FILES, MONITOR, REFUSED, SUSPECT, LoopState
+from mcnet.store.state import DECIDED, FILES, MONITOR, REFUSED, STATUS, SUSPECT, LoopState
 from mcnet.store.store import Lease, Store
 from mcnet.store.versions import Registry, Version, now
 from mcnet.tracking.memories import check_method
@@ -311,7 +312,7 @@ class _Run:
     started: float
 
     def publish_and_record(self, learnt: Learnt | None, added: NewRows, page: str | PathLike[str] | None) -> Update:
-        """Judge the new model, watch what was served, then publish and record, in one transaction."""
+        """Watch what was served, judge the new model, then publish and record, in one transaction."""
         promoted = self.registry.promoted
         before = promoted[-1] if promoted else None
         facts: dict[str, Any] = {"added": added, "status": None if page is None else Path(page)}
@@ -325,10 +326,6 @@ class _Run:
         facts["learnt"] = tuple(period for period in learnt.new if period not in kept)
         decided = self.state.get(DECIDED) or {}
         load = loader(self.registry)
-        why, judged = self._nothing_new(learnt, before, decided, facts["until"]), None
-        if not why:
-            candidate = learnt.model(self.journal.periods[0], self.settings.columns)
-            judged = candidate, self._judged(candidate, promoted, learnt, load)
         watched = watch(
             self.journal,
             self.state,
@@ -340,6 +337,10 @@ class _Run:
             alpha=self.settings.alpha,
             value=self.settings.worth,
         )
+        why, judged = self._nothing_new(learnt, before, decided, facts["until"]), None
+        if not why:
+            candidate = learnt.model(self.journal.periods[0], self.settings.columns)
+            judged = candidate, self._judged(candidate, before, learnt, watched)
         with self.store.transaction(self.lease):
             if judged is None:
                 done = Update("nothing new", why, _name(before), **facts)
@@ -414,23 +415,18 @@ class _Run:
         sources = sorted({entry.source for entry in self.journal.entries() if entry.period == period})
         return f"all from {sources[0]}" if len(sources) == 1 else f"from {len(sources)} sources"
 
-    def _judged(
-        self, candidate: CalibrationModel, promoted: Sequence[Version], learnt: Learnt, load: LoadVersion
-    ) -> Verdict:
+    def _judged(self, candidate: CalibrationModel, before: Version | None, learnt: Learnt, watched: Watched) -> Verdict:
         """Ask the gate."""
-        before = promoted[-1] if promoted else None
-        periods = [one.period for one in learnt.judged[-COMPARED_PERIODS - 1 :]]
-        current = None if before is None else Current(before, self.registry.load(before.number))
-        served = served_past(self.registry, self.state, periods, promoted, self.delay)
         return Gate(**self._limits).judge(
             candidate,
-            current,
+            None if before is None else Current(before, self.registry.load(before.number)),
             learnt.judged,
             self.journal,
             until=learnt.learner.clock.last,
             alpha=self.settings.alpha,
             period_effect=learnt.learner.period_effect,
-            served=ServedPast(served, load, self.delay),
+            delay=self.delay,
+            kept_losses=watched.kept_losses,
         )
 
     def _decide(

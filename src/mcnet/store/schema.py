@@ -163,6 +163,7 @@ served = Table(  # which version served a period, and how calibrated it was ther
     _head(),
     Column("period", Text, nullable=False),
     Column("version", Integer, nullable=False),
+    Column("kept_loss", Double),
     Column("pcoc", Double),
     Column("low", Double),
     Column("high", Double),

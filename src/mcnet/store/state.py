@@ -13,9 +13,9 @@ from mcnet.store.schema import served as served_table
 from mcnet.store.store import OfHead
 from mcnet.store.versions import now
 
-MONITOR, FILES, REFUSED, DECIDED = "monitor", "files", "refused", "decided"
-"""The kinds of documents: the monitor's evidence, the log files that were read, the last model that was refused, and
-about which rows the gate has decided last."""
+MONITOR, FILES, REFUSED, DECIDED, STATUS = "monitor", "files", "refused", "decided", "status"
+"""The kinds of documents: the monitor's evidence, the log files that were read, the last model that was refused, about
+which rows the gate has decided last, and what the status shows of the last run."""
 SUSPECT = "suspect"
 """The kind of the documents that mark periods which are suspect; the period is the name."""
 
@@ -30,6 +30,8 @@ class Served:
 
     period: str
     version: int
+    kept_loss: float | None
+    """The log-loss of its rows, had the version that served the period before it stayed; None if there was none."""
     pcoc: float | None
     low: float | None
     high: float | None
