@@ -339,19 +339,10 @@ class Gate:
         delay: int = 0,
         kept_losses: Mapping[str, float] | None = None,
     ) -> Verdict:
-        """Decide whether a candidate may be published.
+        """Decide whether a candidate may be published that was fitted on the journal `until` a period.
 
-        Parameters
-        ----------
-        candidate : the tracker's model for the coming period.
-        current : what is served now; None before the first version.
-        past : how the past periods came out, in order.
-        journal : their rows.
-        until : the last period that the candidate was fitted on.
-        alpha : the chance of a false alarm, of the monitor that the candidate is shown to.
-        period_effect : how much periods differ, as a standard deviation in logits; the monitor allows for that.
-        delay : after how many further periods labels are known.
-        kept_losses : the loss in periods of the version that was served when they were predicted.
+        Of past periods it is known how they came out, and what the version that was served when they were predicted has
+        lost there (`kept_losses`).
         """
         suspect = {one.period for one in past if one.suspect}
         periods = periods_between(journal.periods, None, until)[-RECENT_PERIODS:]

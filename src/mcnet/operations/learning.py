@@ -121,16 +121,7 @@ def _save_state(state: LoopState, learnt: "Learnt") -> None:
 
 
 def check_loop(state: LoopState) -> list[str]:
-    """Read what the update job of a head keeps, and find what is wrong: states of the tracker, and the monitor.
-
-    Parameters
-    ----------
-    state : what the loop of a head keeps.
-
-    Returns
-    -------
-    list[str] : a sentence per problem; empty if there is none.
-    """
+    """Return what is wrong with the saved states of the tracker and the monitor of a head, a sentence each."""
     problems: list[str] = []
     for _ in _saved_states(state, problems):
         pass
@@ -200,15 +191,9 @@ def learn_journal(
     until: Any = None,
     look: bool = True,
 ) -> Learnt | None:
-    """Learn the periods of a journal that are new, or changed; None if it has no period yet.
+    """Learn the periods of a journal that are new, or changed, until one of them; None if it has no period yet.
 
-    Parameters
-    ----------
-    journal : the rows.
-    state : where the states of earlier runs are, and that of this one is saved.
-    method, delay : as in `Tracker`.
-    until : the last period to learn; all if None.
-    look : keep periods that are suspect at a look, and do not learn them; those that were released are.
+    With a look, periods that are suspect are kept and not learnt; those that were released are.
     """
     digests = past_digests(journal)
     periods = periods_between(list(digests), None, until)

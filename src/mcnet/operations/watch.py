@@ -117,17 +117,7 @@ def watch(
     """Let the monitor take in the periods since the last one it has seen, up to `until`.
 
     A period that a version served is tested. One from before the first version is a reference, with what the tracker
-    forecast for it: it tells how much periods differ.
-
-    Parameters
-    ----------
-    journal, state, load : the rows, what earlier runs have recorded, and what loads a version.
-    forecasts : of periods learnt now, what the tracker forecast for each cell.
-    promoted : the versions that were current one after the other, before this run.
-    delay : after how many further periods labels are known.
-    until : the last period to take in.
-    alpha : the chance of ever raising a false alarm.
-    value : what every positive is worth, if that is one number.
+    forecast for each of its cells: it tells how much periods differ.
     """
     monitor = _continued(state.get(MONITOR), promoted, alpha)
     periods = periods_between(journal.periods, None, until)
