@@ -174,6 +174,15 @@ def test_compacting_changes_no_sum_and_keeps_retries_harmless(journal):
         journal.add(rows(98), 0, source="late", replace=True)
 
 
+def test_compacting_leaves_what_was_counted_at_several_ages(journal):
+    for source, age, seed in (("orders", 0, 1), ("orders", None, 2), ("a", None, 3), ("b", None, 4)):
+        journal.add(rows(seed), 1, source=source, age=age)
+    assert journal.compact(before=2) == 1
+    assert journal.sketch() == rows(2) + rows(3) + rows(4)
+    assert sorted(entry.source for entry, _ in journal.counts()) == ["(compacted)", "orders", "orders"]
+    assert journal.arrival() is not None
+
+
 def test_files_of_many_periods_in_one_pass(journal, tmp_path):
     rng = np.random.default_rng(0)
     score = rng.random(3000)

@@ -24,9 +24,9 @@ from mcnet.store.entries import (
     Added,
     Entry,
     OtherRowsError,
+    check_guards,
     check_periods,
     check_weights,
-    checked_guards,
     sketch_digest,
 )
 from mcnet.store.schema import entries, heads, keys
@@ -91,7 +91,7 @@ class SourceRows:
         replace: bool = False,
         keep: Callable[[bytes], Callable[[], bytes]] = lambda content: partial(bytes, content),
     ) -> None:
-        self.every, self.allow = every, allow
+        self.every, self.allow = every, {allow} if isinstance(allow, str) else set(allow)
         self._parts, self._replace, self._keep = parts, replace, keep
         self._made: tuple[Shape | None, list[Part] | McnetError] | None = None
 
@@ -104,7 +104,7 @@ class SourceRows:
     def _ready(self, shape: Shape | None) -> list[Part] | McnetError:
         made: list[Part] = []
         try:
-            checked_guards(self.allow)
+            check_guards(self.allow)
             for entry, sketch in self._parts():
                 entry, sketch = _fitting(entry, sketch, made[0].shape if made and shape is None else shape)
                 made.append(Part(entry, self._keep(stored_bytes(sketch)), _shape(sketch)))

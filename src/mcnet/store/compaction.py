@@ -1,6 +1,6 @@
 """Make the journal of a store smaller: merge the sources of old periods, forget old periods and keys."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,9 +25,12 @@ def compact(journal: "Journal", periods: Collection[str], chosen: Callable[[Entr
     saved = 0
     while True:
         past, released = journal.snapshot(), journal.released
+        counts = past.all_counts()
+        times = Counter((entry.source, entry.period) for entry in counts.values())
         groups: dict[str, dict[int, Entry]] = defaultdict(dict)
-        for number, entry in past.latest().items():
-            if entry.period in periods and entry.age is None and chosen(entry):
+        for number, entry in counts.items():  # the ages of a source tell how late positives arrive
+            alone = entry.age is None and times[entry.source, entry.period] == 1
+            if entry.period in periods and alone and chosen(entry):
                 groups[entry.period][number] = entry
         several = {period: group for period, group in groups.items() if len(group) > 1}
         outcomes = [_merge(past, period, group) for period, group in several.items()]

@@ -161,12 +161,10 @@ def entry_of(
     return entry, sketch
 
 
-def checked_guards(allow: str | Collection[str]) -> set[str]:
-    """Return the names of the guards that are off; refuse others."""
-    allowed = {allow} if isinstance(allow, str) else set(allow)
+def check_guards(allowed: set[str]) -> None:
+    """Refuse names of guards that there are not."""
     if not allowed <= set(GUARDS):
         raise InputError(f"allow is {sorted(allowed - set(GUARDS))[0]!r}; there are {' and '.join(GUARDS)}")
-    return allowed
 
 
 def check_weights(fresh: Iterable[Entry], largest: float | None) -> None:

@@ -372,7 +372,7 @@ class Journal(OfHead):
         """Merge the sources of old periods into one sketch per period.
 
         What was compacted is still known, so a job that adds it again changes nothing; but a source that was compacted
-        can no longer be replaced or removed. Counts that have an age stay as they are.
+        can no longer be replaced or removed. What was counted at several ages stays as it is.
 
         Parameters
         ----------
