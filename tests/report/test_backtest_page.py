@@ -28,7 +28,7 @@ def made(periods: list[str], *, fields: tuple[str, ...] = ("country",)) -> Backt
         counts = {"weight": 250.0, "positives": 25.0, "base_expected": 26.0, "tracker_expected": 25.5}
         record.values += [{"period": period, "field": "country", "value": v, **counts} for v in VALUES if fields]
         belief = [("memory", "level", 2.0), ("memory", "slope and shape", 20.0)]
-        belief += [("weight of curves", name, 0.3) for name in ("memory 8", "memory 0.5", "everything", "base scores")]
+        belief += [("weight", name, 0.3) for name in ("memory 8", "memory 0.5", "everything", "base scores")]
         record.beliefs += [{"period": period, "part": part, "name": name, "value": v} for part, name, v in belief]
     return backtest_of(record, {"platt, once": 2}, delay=1, fields=fields, level=0.95, seed=0)
 

@@ -216,7 +216,7 @@ def test_a_fit_that_fails_is_counted_and_the_base_scores_stand_in(monkeypatch):
 
 def test_the_tracker_tells_its_weights_for_each_period():
     found = mcnet.backtest(make_log(days=5), field="country", **COLUMNS, methods=[])
-    weights = found.beliefs.filter(pl.col("part") == "weight of curves")
+    weights = found.beliefs.filter(pl.col("part") == "weight")
     assert weights["period"].unique(maintain_order=True).to_list() == found.periods
     assert found.forecasters == ["base scores", "tracker"]
     json.dumps(found.to_dict(), allow_nan=False)

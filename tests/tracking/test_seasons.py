@@ -20,18 +20,18 @@ def test_a_season_is_a_whole_number_of_periods(seconds, lengths):
 
 
 def test_offsets_are_differences_to_the_usual_level_and_shrink_where_periods_are_few():
-    seasons = Seasons.none().of_lengths((0, 7))
+    seasons = Seasons().of_lengths((0, 7))
     assert seasons.offsets(3.0).tolist() == [0.0, 0.0]
     for t in range(70):
         seasons = seasons.learnt(float(t), 1.0, 2.0 + (t % 7 == 3), 1000.0)
     assert seasons.offsets(73.0)[1] == pytest.approx(6 / 7, abs=0.01)
     assert seasons.offsets(74.0)[1] == pytest.approx(-1 / 7, abs=0.01)
-    few = Seasons.none().of_lengths((0, 7)).learnt(3.0, 1.0, 1.0, 4.0).learnt(4.0, 1.0, 0.0, 4.0)
+    few = Seasons().of_lengths((0, 7)).learnt(3.0, 1.0, 1.0, 4.0).learnt(4.0, 1.0, 0.0, 4.0)
     assert few.offsets(3.0)[1] == pytest.approx(0.5 * 4.0 / (4.0 + 16.0), abs=0.01)
 
 
 def test_seasons_of_the_same_length_keep_what_they_know():
-    seasons = Seasons.none().of_lengths((24, 168)).learnt(0.0, 1.0, 1.0, 5.0).learnt(1.0, 1.0, 0.0, 5.0)
+    seasons = Seasons().of_lengths((24, 168)).learnt(0.0, 1.0, 1.0, 5.0).learnt(1.0, 1.0, 0.0, 5.0)
     changed = seasons.of_lengths((24, 7))
     assert changed.offsets(0.0)[0] == seasons.offsets(0.0)[0] > 0.0
     assert changed.offsets(0.0)[1] == 0.0

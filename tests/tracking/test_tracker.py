@@ -216,9 +216,9 @@ def test_few_rows_after_a_gap_move_no_value_far(trusts_short_memories, tmp_path,
 def test_a_memory_without_rows_is_the_next_longer_one(trusts_short_memories):
     learner = trusts_short_memories[0]._learner.copied()
     learner.memories[0] = replace(learner.memories[0], sketch=1e-12 * learner.memories[0].sketch)
-    candidates = learner._forecast(learner.position).candidates
-    for kind in ("memory", "level"):
-        np.testing.assert_allclose(candidates[f"{kind} 0.5"], candidates[f"{kind} 2"], atol=1e-6)
+    names = [candidate.name for candidate in learner.candidates]
+    weights = dict(zip(names, learner._forecast(learner.position).candidates, strict=True))
+    np.testing.assert_allclose(weights["memory 0.5"], weights["memory 2"], atol=1e-6)
 
 
 def test_a_night_with_next_to_no_rows_lets_little_fade(trusts_short_memories):
@@ -574,13 +574,12 @@ def test_an_explanation_says_what_is_believed(slow):
     assert explanation.table.columns == ["part", "name", "value", "before"]
     belief = explanation.part("belief")
     assert sum(belief.values()) == pytest.approx(1.0)
-    assert set(belief) >= {"everything", "stack", "base scores", "memory 0.5", "level 0.5"}
-    weights, level = explanation.part("weight of curves"), explanation.part("weight of level")
-    assert sum(weights.values()) == pytest.approx(sum(level.values()))
+    assert set(belief) == {*explanation.part("weight"), "stack", "level since a change"}
+    assert set(belief) >= {"everything", "base scores", "memory 0.5"}
     assert set(explanation.part("change")) == {f"v{code}" for code in range(8)}
     assert explanation.part("period effects")["rows per independent row"] >= 1.0
     figure = explanation.plot()
-    assert {trace.name for trace in figure.data} == {"level", "slope and shape"}
+    assert list(figure.data[0].x) == list(explanation.part("weight"))
     assert "mean age" in str(explanation)
     assert "mean age" in explanation._repr_html_()
     assert "count as one" in explanation._repr_html_()

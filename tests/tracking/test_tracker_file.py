@@ -71,28 +71,15 @@ def test_an_interrupted_save_leaves_the_tracker_before(world, tmp_path, monkeypa
     np.testing.assert_array_equal(mcnet.Tracker.load(tmp_path / "state").predict(SCORES, FIELD), before)
 
 
-def test_candidates_are_saved_by_name(world, tmp_path):
+@pytest.mark.parametrize("version", [3, 99, None, "4"])
+def test_a_state_of_another_version_is_refused_with_what_to_do(world, tmp_path, version):
     learn(mcnet.Tracker(), world, range(2)).save(tmp_path / "state")
-    document = json.loads((tmp_path / "state" / "tracker.json").read_text())
-    for named in (document["belief"], document["forecasts"][0]["candidates"], document["judgement"]["losses"]):
-        assert {"everything", "stack", "memory 0.5", "level 2"} <= set(named)
-
-
-def test_a_file_of_before_levels_since_a_change_is_read_and_goes_on(world, tmp_path):
-    tracker = learn(mcnet.Tracker(), world, range(3))
-    tracker.save(tmp_path / "state")
     path = tmp_path / "state" / "tracker.json"
-    document = json.loads(path.read_text())
-    del document["level_changes"], document["checksum"]
-    for named in (document["belief"], *(f[key] for f in document["forecasts"] for key in ("candidates", "belief"))):
-        for name in [name for name in named if name.startswith("level since a change")]:
-            del named[name]
+    document = {**json.loads(path.read_text()), "version": version}
+    del document["checksum"]
     path.write_text(json.dumps({**document, "checksum": checksum(document)}))
-    earlier = mcnet.Tracker.load(tmp_path / "state")
-    for one in (tracker, earlier):
-        learn(one, world, [3])
-    np.testing.assert_allclose(earlier.predict(SCORES, FIELD), tracker.predict(SCORES, FIELD), rtol=0.01)
-    assert sum(earlier.explain().part("belief").values()) == pytest.approx(1.0)
+    with pytest.raises(mcnet.FileFormatError, match=rf"is of version {version}, .* reads 4; .*Tracker.from_journal"):
+        mcnet.Tracker.load(tmp_path / "state")
 
 
 def test_altered_files_are_refused(world, tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from mcnet.rows.contexts import Contexts
-from mcnet.tracking.value_changes import FOLLOWED, FieldRuns, ValueChanges, ValueOffsets, twins_of
+from mcnet.tracking.value_changes import FOLLOWED, Runs, ValueChanges, ValueOffsets, twins_of
 
 VALUES = tuple(f"v{code}" for code in range(6))
 CONTEXTS = Contexts(("field",), (VALUES,), np.arange(6, dtype=np.int32)[:, None])
@@ -22,7 +22,7 @@ def learnt(changes, period, offset, rows=2000.0, step=1.0, present=6):
     weight = np.full(present, rows)
     positives = weight * expit(logit + np.broadcast_to(offset, 6)[:present])
     return changes.learnt(
-        CONTEXTS, cells, weight, positives, dict.fromkeys(FOLLOWED, logit), period=str(period), step=step
+        CONTEXTS, cells, weight, positives, np.tile(logit, (len(FOLLOWED), 1)), period=str(period), step=step
     )
 
 
@@ -71,9 +71,10 @@ def test_what_a_candidate_has_learnt_of_a_change_is_taken_off_the_offset():
     for period in range(8):
         changes = learnt(changes, period, apart if period >= 4 else 0.0)
     movement = np.tile([-0.3, *[0.0] * 5], (len(FOLLOWED), 1))
-    rebased = changes.rebased(CONTEXTS, np.full(6, 2000.0), movement)
+    cells = CONTEXTS, np.arange(6), np.full(6, 2000.0)
+    rebased = changes.rebased(*cells, movement)
     np.testing.assert_allclose(offsets(rebased) - offsets(changes), [0.3, *[0.0] * 5], atol=0.01)
-    common = changes.rebased(CONTEXTS, np.full(6, 2000.0), movement + 0.2)  # which is nobody's own
+    common = changes.rebased(*cells, movement + 0.2)  # which is nobody's own
     np.testing.assert_allclose(offsets(common), offsets(rebased), atol=1e-6)
 
 
@@ -83,9 +84,9 @@ def test_of_nested_values_only_the_one_that_took_the_change_is_rebased():
     for period in range(8):
         positives = weight * expit(logit - 0.8 * (np.arange(6) == 0) * (period >= 4))
         changes = changes.learnt(
-            nested, np.arange(6), weight, positives, dict.fromkeys(FOLLOWED, logit), str(period), 1.0
+            nested, np.arange(6), weight, positives, np.tile(logit, (len(FOLLOWED), 1)), str(period), 1.0
         )
-    rebased = changes.rebased(nested, weight, np.tile([-0.3, *[0.0] * 5], (len(FOLLOWED), 1)))
+    rebased = changes.rebased(nested, np.arange(6), weight, np.tile([-0.3, *[0.0] * 5], (len(FOLLOWED), 1)))
     (before, _), (after, _) = (one.offsets().of_contexts(nested) for one in (changes, rebased))
     np.testing.assert_allclose((after - before)[:, 0], [0.3, *[0.0] * 5], atol=0.02)
 
@@ -142,7 +143,7 @@ def test_the_offsets_of_each_of_several_fields_sum_to_zero_over_its_rows():
     for period in range(8):
         positives = weight * expit(logit - 0.8 * (table[:, 0] == 0) * (period >= 4))
         cells = both, np.arange(12), weight, positives
-        changes = changes.learnt(*cells, dict.fromkeys(FOLLOWED, logit), str(period), 1.0)
+        changes = changes.learnt(*cells, np.tile(logit, (len(FOLLOWED), 1)), str(period), 1.0)
     found = changes.offsets()
     for number, mean in enumerate(found.means):
         rows = np.bincount(table[:, number], weights=weight)
@@ -159,7 +160,7 @@ def test_of_values_that_always_occur_together_the_coarser_field_takes_the_change
     for period in range(8):
         positives = weight * expit(logit - 0.5 * (np.arange(6) == 0) * (period >= 4))
         cells = nested, np.arange(6), weight, positives
-        changes = changes.learnt(*cells, dict.fromkeys(FOLLOWED, logit), str(period), 1.0)
+        changes = changes.learnt(*cells, np.tile(logit, (len(FOLLOWED), 1)), str(period), 1.0)
     region, city = (runs.means()[0] for runs in changes.runs)
     assert region[0] < -0.3
     assert city[0] == 0.0
@@ -167,18 +168,18 @@ def test_of_values_that_always_occur_together_the_coarser_field_takes_the_change
 
 
 def test_the_variance_of_a_change_that_is_not_confirmed_is_about_what_is_served():
-    runs = FieldRuns.none().grown(1)
+    runs = Runs.still(len(FOLLOWED), 1)
     weight, mean, variance = (array.copy() for array in (runs.weight, runs.mean, runs.variance))
     weight[:, 0, :2], mean[:, 0, 1], variance[:, 0, 1] = [0.0, 1.0], 0.6, 0.01
-    offset, spread = FieldRuns(weight, mean, variance).served()
+    offset, spread = Runs(weight, mean, variance).served()
     np.testing.assert_allclose(offset, 0.3, rtol=1e-6)
     np.testing.assert_allclose(spread, 0.01 + 0.3**2, rtol=1e-5)
 
 
 def test_a_doubtful_change_is_served_less_than_its_mean_and_a_certain_one_in_full():
-    runs = FieldRuns.none().grown(2)
+    runs = Runs.still(len(FOLLOWED), 2)
     weight, mean, variance = (array.copy() for array in (runs.weight, runs.mean, runs.variance))
     weight[:, 0, [0, 3]], weight[:, 1, [0, 3]], mean[:, :, 3] = [0.8, 0.2], [0.0, 1.0], 0.5
-    found = FieldRuns(weight, mean, variance)
+    found = Runs(weight, mean, variance)
     np.testing.assert_allclose(found.means()[0], [0.1, 0.5], rtol=1e-6)
     np.testing.assert_allclose(found.served()[0][0], [0.02, 0.5], rtol=1e-6)

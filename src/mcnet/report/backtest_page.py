@@ -102,7 +102,7 @@ def memory_figure(backtest: Backtest) -> Spec | None:
 
 def weights_figure(backtest: Backtest) -> Spec | None:
     """Draw the weight of each memory in the tracker's curves; None if it does not tell."""
-    timeline = _belief(backtest, "weight of curves")
+    timeline = _belief(backtest, "weight")
     return None if timeline is None else draw_shares(timeline, "weight in the curves")
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mcnet._shared.arrays import FloatArray, sigmoid, sums_by
+from mcnet._shared.arrays import FloatArray, sigmoid
 from mcnet._shared.messages import counted
 from mcnet.bayes.fit import belief_limit
 from mcnet.calibrators.base import largest_contexts
@@ -18,38 +18,35 @@ from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.columns import check_total_weight
 from mcnet.rows.contexts import MOST_COMPILED_COMBINATIONS, Contexts
-from mcnet.rows.periods import is_timestamp, period_position, period_text, shown_periods, sorted_periods
+from mcnet.rows.periods import HALF_A_PERIOD, is_timestamp, period_position, period_text, shown_periods, sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import in_field_order
 from mcnet.tracking.forecast import (
-    APART,
-    LEVEL_CHANGE,
-    LEVEL_MEMORIES,
+    CHANGED_LEVEL,
+    NEW_CANDIDATE,
+    STACK,
+    Candidate,
     ComingPeriod,
     Forecast,
     Stack,
-    balanced_level,
-    coefficients,
+    candidates_of,
     compiled_forecast,
     expert_names,
-    filter_of,
     learnt_belief,
-    mean_age,
-    prior_belief,
-    widened_belief,
 )
 from mcnet.tracking.memories import (
     MEMORY_RATIO,
+    NUMBER_OF_SEASONS,
     SHORTEST_MEMORIES,
     SMALLEST_FADING,
-    EffectVariance,
     Memory,
+    PeriodEffects,
     Seasons,
     coarse,
     season_lengths,
 )
 from mcnet.tracking.suspect import Look, Measured, Suspect, measured
-from mcnet.tracking.value_changes import FOLLOWED, LevelChanges, ValueChanges
+from mcnet.tracking.value_changes import FOLLOWED, AlikeRows, Runs, ValueChanges
 from mcnet.version import __version__
 
 # The clock of a tracker: how many periods have passed since the last one, in bounded memory.
@@ -143,24 +140,16 @@ class Clock:
 # The state of a tracker, and what a period does to it.
 
 LEVEL_VARIANCE = 1.0
-"""The prior variance of the level alone, in squared logits: one positive and its negatives weigh as much."""
-LARGEST_SURPRISE = 9.0
-"""A period's squared residual counts at most this many times what was expected, lest a jump hides itself."""
+"""The prior variance of the level of a period beside everything, in squared logits."""
 LEAST_LEANING, MOST_LEANING = 4.0, 64.0
 """The information that the next longer memory counts for as the prior of a shorter one: 1 over the variance of what a
 period changes, within these limits."""
-FREE_LEANING = 2.0
-"""A memory whose level is this many deviations from that of the next longer one leans on it less: it has changed."""
 WHOLE_PERIOD = 0.01
 """A period with this share of the usual rows counts as a whole one, a quiet night too; one with fewer, less."""
 USUAL_HALF_LIFE, MOST_RISE = 8.0, 4.0
 """What is usual is an average over so many periods; none counts for more than this many times what was usual."""
 LARGEST_GAP_VARIANCE = 1.0
 """What a gap adds to the variance of the coming period at most, in squared logits."""
-EFFECTS = ("level_effect", "level_spread", "value_spread")
-"""The variances that a learner keeps of what periods change, by the names of its attributes."""
-SERVED = "served"
-"""The name of what is served, among the names of candidates."""
 
 
 class _Seen(NamedTuple):
@@ -169,6 +158,8 @@ class _Seen(NamedTuple):
     forecast: Forecast
     features: FloatArray
     """Of its cells."""
+    followed: FloatArray
+    """The logits of the `FOLLOWED` at its cells, without offsets `[followed, cells]`."""
     measured: Measured
 
 
@@ -178,9 +169,8 @@ class Judgement:
 
     overdispersion: float
     losses: dict[str, float]
-    """The mean log-loss of each candidate."""
+    """The mean log-loss of each candidate without values apart, by name."""
     served_loss: float
-    rows: float
 
 
 @dataclass
@@ -191,10 +181,11 @@ class Learner:
     given_memories: tuple[float, ...] | None
     delay: int
     memories: list[Memory] = field(default_factory=list)
+    """The one that forgets nothing, everything, comes last."""
     stack: Stack = field(init=False)
-    belief: dict[str, float] = field(init=False)
-    """In each candidate, by its name."""
-    seasons: Seasons = field(default_factory=Seasons.none)
+    belief: FloatArray = field(init=False)
+    """In each of the candidates."""
+    seasons: Seasons = field(default_factory=Seasons)
     clock: Clock = field(default_factory=Clock)
     position: float = 0.0
     """When the last period was, in periods since the first."""
@@ -207,16 +198,12 @@ class Learner:
     previous: Forecast | None = None
     """The forecast before the latest."""
     judgement: Judgement | None = None
-    level_effect: EffectVariance = field(default_factory=lambda: EffectVariance(cap=LARGEST_SURPRISE))
-    """For the overdispersion of rows: how far the level of a period is from its forecast."""
-    level_spread: EffectVariance = field(default_factory=EffectVariance)
-    """The same, every surprise counted in full, for intervals."""
-    value_spread: EffectVariance = field(default_factory=EffectVariance)
-    """How far a field value is from its forecast beside the level of the period."""
+    effects: PeriodEffects = field(default_factory=PeriodEffects)
+    """How far periods are from their forecasts."""
     changes: ValueChanges = field(default_factory=ValueChanges)
     """Which values move by themselves."""
-    level_changes: LevelChanges = field(default_factory=LevelChanges)
-    """Whether the level of all rows has changed."""
+    level: Runs = field(default_factory=lambda: Runs.still(1, 1))
+    """Whether the level of all rows has changed, beside everything."""
     journal_digest: str | None = None
     """A digest of what was learnt from a journal, if everything was."""
     look: Look = field(default_factory=Look)
@@ -227,12 +214,22 @@ class Learner:
         half_lives = SHORTEST_MEMORIES if self.given_memories is None else self.given_memories
         self.memories = self.memories or [Memory(half_life) for half_life in (*half_lives, np.inf)]
         self.stack = Stack.begun(len(self.memories) + 1)
-        self.belief = self.prior_belief()
+        self.belief = self.prior
 
     @property
     def half_lives(self) -> list[float]:
         """The half-lives of the memories that forget, in periods."""
         return [memory.half_life for memory in self.memories[:-1]]
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """The ways to forecast the coming period."""
+        return candidates_of(self.half_lives)
+
+    @property
+    def prior(self) -> FloatArray:
+        """The prior belief in each of the candidates."""
+        return np.array([candidate.prior for candidate in self.candidates])
 
     @property
     def everything(self) -> Memory:
@@ -245,25 +242,32 @@ class Learner:
         return Contexts.none() if self.everything.sketch is None else self.everything.sketch.contexts
 
     @property
+    def centre(self) -> float:
+        """The logit of the rate of everything."""
+        rows = self.everything.sketch
+        assert rows is not None
+        rate = (rows.total_positives + 0.5) / (rows.total_weight + 1.0)
+        return float(np.log(rate) - np.log1p(-rate))
+
+    @property
+    def _followed(self) -> list[int]:
+        """The indices of the `FOLLOWED` among the candidates."""
+        names = [candidate.name for candidate in self.candidates]
+        return [names.index(name) for name in FOLLOWED]
+
+    @property
     def period_effect(self) -> float:
         """How much a field value differs between periods beyond its forecast: a standard deviation in logits.
 
         Both variances are robust: one period that is far off hardly moves them.
         """
-        return float(np.sqrt(self.level_effect.value + (self.changes.effect if self.changes.names else 0.0)))
-
-    def prior_belief(self) -> dict[str, float]:
-        """Return the candidates by name, with the prior belief in each."""
-        return prior_belief(self.half_lives)
+        return float(np.sqrt(self.effects.level.value + (self.changes.effect if self.changes.names else 0.0)))
 
     def copied(self) -> "Learner":
         """Return a copy that can learn without changing this one, so that a period is learnt whole or not at all."""
         other = copy(self)
-        other.memories = [copy(memory) for memory in self.memories]
-        other.stack, other.clock = copy(self.stack), replace(self.clock, steps=dict(self.clock.steps))
-        other.forecasts, other.look = list(self.forecasts), self.look.copied()
-        for name in EFFECTS:
-            setattr(other, name, copy(getattr(self, name)))
+        other.memories, other.forecasts = list(self.memories), list(self.forecasts)
+        other.clock, other.look = replace(self.clock, steps=dict(self.clock.steps)), self.look.copied()
         return other
 
     # -- a period -----------------------------------------------------------------------------------------------------
@@ -312,7 +316,149 @@ class Learner:
             return None
         forecast = self.forecasts[-1]
         features = forecast.of_cells(new)
-        return _Seen(forecast, features, measured(new, features @ forecast.served, self.contexts, self.look.scores))
+        look = measured(new, features @ forecast.served, self.contexts, self.look.scores)
+        return _Seen(forecast, features, forecast.candidates[self._followed] @ features.T, look)
+
+    def _learn_rows(self, new: Sketch, seen: _Seen | None, elapsed: float) -> None:
+        self.look.learn(new, seen and seen.measured, elapsed)
+        self.position += elapsed if self.learnt else 0.0
+        self.journal_digest = None
+        self.learnt += 1
+        step = self._step(new.total_weight, elapsed)
+        judged = self._forecast_for(self.position)
+        if seen is not None and judged is not None:
+            self._follow_changes(new, seen, step, elapsed)
+            self._judge(judged, seen.features if judged is seen.forecast else judged.of_cells(new), new, step)
+        if self.given_memories is None and self.learnt >= self.memories[-2].half_life * MEMORY_RATIO:
+            self._lengthen()
+        self.memories = [memory.learnt(new, step, self.method) for memory in self.memories]
+        if seen is not None:
+            self._rebase_changes(new, seen)
+        self.previous = self.forecasts[-1] if self.forecasts else None
+        self._add_forecast(self.position)
+
+    def _step(self, rows: float, elapsed: float) -> float:
+        """Return how far a period lets memories fade, as a share of a usual one: less if it has few rows, not by gaps.
+
+        What was known before a gap, or an hour with next to no rows, is still the best known.
+        """
+        usual = self.usual_rows or rows
+        share = min(elapsed, 1.0)
+        self.usual_rows = usual + (min(rows, MOST_RISE * usual) - usual) * (1.0 - 2.0 ** (-share / USUAL_HALF_LIFE))
+        return share * min(1.0, rows / (WHOLE_PERIOD * usual))
+
+    def _forecast_for(self, position: float) -> Forecast | None:
+        """Return the forecast made from what was known when a period was predicted; None if there was none."""
+        if self.delay == 0:
+            return self.forecasts[-1] if self.forecasts else None
+        # Months, say, are not of one length.
+        known = [one for one in self.forecasts if one.position < position - self.delay - HALF_A_PERIOD]
+        return known[-1] if known else None
+
+    def _add_forecast(self, position: float) -> None:
+        """Forecast the period after a place in time; keep those forecasts that periods to come are judged by."""
+        self.forecasts.append(self._forecast(position))
+        first = self._forecast_for(position + 1.0)
+        if first is not None:
+            del self.forecasts[: self.forecasts.index(first)]
+
+    def _follow_changes(self, new: Sketch, seen: _Seen, step: float, elapsed: float) -> None:
+        """Learn what the period shows of changes of the level, of single values, and of the seasons."""
+        weight, positives = new.weight, np.minimum(new.positives, new.weight)
+        if new.contexts.names:
+            cells, period = (new.contexts, new.context, weight, positives), self.clock.last or str(self.clock.ticks)
+            self.changes = self.changes.learnt(*cells, seen.followed, period, step, known=self.contexts)
+        chance = sigmoid(seen.followed[0])
+        sums = (positives.sum(), weight @ chance, weight @ (chance * (1.0 - chance)))
+        whole, effect = AlikeRows(*(np.array([[one]]) for one in sums)), self.effects.level.value
+        self.level = self.level.learnt(whole, np.array([True]), step, effect=max(effect, 1e-6))
+        _, level, _ = whole.marginal(np.zeros((1, 1, 1)), np.full((1, 1, 1), LEVEL_VARIANCE))
+        information = 1.0 / (effect + 1.0 / max(float(sums[2]), 1e-9))
+        seasons = self.seasons.of_lengths(season_lengths(self.clock.period_seconds))
+        self.seasons = seasons.learnt(self.position, elapsed, float(level[0, 0, 0]), information)
+
+    def _judge(self, forecast: Forecast, features: FloatArray, new: Sketch, step: float) -> None:
+        """Learn from how a forecast came out: effects of periods, belief in the candidates, weights of the stack."""
+        weight, positives = new.weight, np.minimum(new.positives, new.weight)
+        logits = np.vstack([forecast.candidates, forecast.served]) @ features.T
+        chance = sigmoid(logits[-1])
+        information = weight * chance * (1.0 - chance)
+        self.effects = self.effects.learnt(positives - weight * chance, information, new.context)
+        overdispersion = self.effects.overdispersion(float(information.sum()))
+        losses = np.logaddexp(0.0, logits) @ weight - logits @ positives
+        plain = [candidate.name for candidate in self.candidates if candidate.offsets is None]
+        means = dict(zip(plain, (losses / new.total_weight).tolist(), strict=False))
+        self.judgement = Judgement(overdispersion, means, float(losses[-1]) / new.total_weight)
+        self.belief = learnt_belief(self.belief, losses[:-1], self.prior, overdispersion=overdispersion, step=step)
+        experts = logits[: len(forecast.experts) + 1].T - forecast.centre
+        self.stack = self.stack.learnt(
+            np.column_stack([experts, np.tile(forecast.seasonal, (len(experts), 1))]),
+            weight,
+            positives,
+            centre=forecast.centre,
+            at=forecast.stack,
+            overdispersion=overdispersion,
+            step=step,
+        )
+
+    def _lengthen(self) -> None:
+        """Add a longer memory, so far the same as everything, with the same evidence."""
+        last = len(self.memories) - 1
+        self.memories.insert(last, replace(self.everything, half_life=self.memories[-2].half_life * MEMORY_RATIO))
+        self.stack = self.stack.doubled(last)
+        self.belief = np.insert(self.belief, last, NEW_CANDIDATE) / (1.0 + NEW_CANDIDATE)
+        self.forecasts = [forecast.with_memory(last) for forecast in self.forecasts]
+
+    def _rebase_changes(self, new: Sketch, seen: _Seen) -> None:
+        """Take off the changes what the forecasts beside them have learnt of them by now: it is not to count twice."""
+        known = dict(zip(seen.forecast.experts, seen.features.T, strict=False))
+        experts = [memory.expert for memory in self.memories if memory.expert is not None]
+        logits = [known[one] if one in known else one.logits(new.contexts, new.context, new.logit) for one in experts]
+        features = np.vstack([*logits, new.logit, np.ones_like(new.logit)])
+        movement = self._coefficients(self._seasonal(self.position))[self._followed, : len(features)] @ features
+        movement -= seen.followed
+        self.level = self.level.rebased(np.array([[new.weight @ movement[0] / new.total_weight]]))
+        self.changes = self.changes.rebased(new.contexts, new.context, new.weight, movement)
+
+    def _forecast(self, position: float) -> Forecast:
+        """Return what is expected of the period after a place in time."""
+        seasonal = self._seasonal(position)
+        return Forecast(
+            tuple(memory.expert for memory in self.memories if memory.expert is not None),
+            self._coefficients(seasonal),
+            self.belief,
+            self.stack.weights,
+            self.centre,
+            seasonal,
+            position,
+            self.changes.offsets(),
+        )
+
+    def _seasonal(self, position: float) -> FloatArray:
+        """Return the offset that each season expects of the period that a forecast made now is for."""
+        return self.seasons.offsets(position + 1.0 + self.delay)
+
+    def _coefficients(self, seasonal: FloatArray) -> FloatArray:
+        """Return the coefficients of each candidate over experts, raw logit, a one and the offsets of values."""
+        number, centre = len(self.memories), self.centre
+        unit = np.eye(number + 2 + len(FOLLOWED))
+        experts, constant, offsets = unit[: number + 1].copy(), unit[number + 1], unit[number + 2 :]
+        leaning = 1.0 / float(np.clip(self.effects.level.value, 1.0 / MOST_LEANING, 1.0 / LEAST_LEANING))
+        chance = sigmoid(np.array(centre))
+        for index in range(number - 2, -1, -1):  # each memory leans on the next longer one
+            sketch = self.memories[index].sketch
+            information = 0.0 if sketch is None else float(chance * (1.0 - chance)) * sketch.total_weight
+            own = information / (information + leaning)
+            experts[index] = own * unit[index] + (1.0 - own) * experts[index + 1]
+        weights, of_seasons = np.split(self.stack.weights, [-NUMBER_OF_SEASONS])
+        plain = dict(zip(expert_names(self.half_lives), experts, strict=True))
+        plain[STACK] = weights @ experts + (centre * (1.0 - weights.sum()) + of_seasons @ seasonal) * constant
+        plain[CHANGED_LEVEL] = experts[number - 1] + self.level.means()[0, 0] * constant
+        return np.stack(
+            [plain[name] + (0.0 if apart is None else offsets[apart]) for name, _, apart in self.candidates]
+        )
+
+    # -- suspect periods ----------------------------------------------------------------------------------------------
 
     def _keep(self, suspect: Suspect, new: Sketch, period: str | None) -> Suspect:
         """Keep a suspect period, and learn the last ones if they agree."""
@@ -359,182 +505,11 @@ class Learner:
         # Later periods are learnt already: its rows go into the memories as old as they are now.
         self.look.settle("released", [suspect])
         behind = self.position - suspect.position
-        for memory in self.memories:
+        for index, memory in enumerate(self.memories):
             fading = 2.0 ** (-behind / memory.half_life)
             if fading > SMALLEST_FADING:
-                memory.learn(fading * suspect.rows, 0.0, self.method)
+                self.memories[index] = memory.learnt(fading * suspect.rows, 0.0, self.method)
         self._add_forecast(self.position + self.clock.waiting)
-
-    def _learn_rows(self, new: Sketch, seen: _Seen | None, elapsed: float) -> None:
-        self.look.learn(new, seen and seen.measured, elapsed)
-        self.position += elapsed if self.learnt else 0.0
-        self.journal_digest = None
-        self.learnt += 1
-        self.seasons = self.seasons.of_lengths(season_lengths(self.clock.period_seconds))
-        forecast, step = self._forecast_for_now(), self._step(new.total_weight, elapsed)
-        if forecast is not None and seen is not None:
-            self._judge(forecast, new, seen, elapsed, step)
-        if self.given_memories is None and self.learnt >= self.memories[-2].half_life * MEMORY_RATIO:
-            self._lengthen()
-        for memory in self.memories:
-            memory.learn(new, step, self.method)
-        if self.forecasts:
-            self.previous = self.forecasts[-1]
-        self._add_forecast(self.position)
-        if self.previous is not None:
-            latest, before = self.forecasts[-1], self.level_changes.offset
-            rows, movement = self.previous.movement(latest, new)
-            if self.changes.runs:
-                self.changes = self.changes.rebased(new.contexts, rows, movement)
-            self.level_changes = self.level_changes.rebased(float(rows @ movement[0]) / float(rows.sum()))
-            self.forecasts[-1] = latest.rebased(self.changes.offsets(), self.level_changes.offset - before)
-
-    def _add_forecast(self, position: float) -> None:
-        """Forecast the period after a place in time; keep those forecasts that periods to come are judged by."""
-        self.forecasts.append(self._forecast(position))
-        if self.delay == 0:
-            del self.forecasts[:-1]
-        else:
-            # Half a period of slack: months, say, are not of one length.
-            known = [place for place, f in enumerate(self.forecasts) if f.position < position - self.delay + 0.5]
-            del self.forecasts[: max(known, default=0)]
-
-    def _forecast_for_now(self) -> Forecast | None:
-        """Return the forecast made from what was known when this period was predicted; drop those before it."""
-        if self.delay == 0:
-            return self.forecasts[-1] if self.forecasts else None
-        # Half a period of slack: months, say, are not of one length.
-        known = [place for place, f in enumerate(self.forecasts) if f.position < self.position - self.delay - 0.5]
-        if not known:
-            return None
-        del self.forecasts[: known[-1]]
-        return self.forecasts[0]
-
-    def _step(self, rows: float, elapsed: float) -> float:
-        """Return how far a period lets memories fade, as a share of a usual one: less if it has few rows, not by gaps.
-
-        What was known before a gap, or an hour with next to no rows, is still the best known.
-        """
-        usual = self.usual_rows or rows
-        share = min(elapsed, 1.0)
-        self.usual_rows = usual + (min(rows, MOST_RISE * usual) - usual) * (1.0 - 2.0 ** (-share / USUAL_HALF_LIFE))
-        return share * min(1.0, rows / (WHOLE_PERIOD * usual))
-
-    def _judge(self, forecast: Forecast, new: Sketch, seen: _Seen, elapsed: float, step: float) -> None:
-        latest, period = seen.forecast, self.clock.last or str(self.clock.ticks)
-        features = seen.features if latest is forecast else forecast.of_cells(new)
-        weight, positives = new.weight, np.minimum(new.positives, new.weight)
-        served = features @ forecast.served
-        chance = sigmoid(served)
-        information, residual = weight * chance * (1.0 - chance), positives - weight * chance
-        whole, effect, variance = np.array([information.sum()]), np.array([residual.sum()]), self.level_effect.value
-        self.level_effect.add(effect, whole)
-        self.level_spread.add(effect, whole)
-        number = len(new.contexts)
-        of_value, by_value = (sums_by(new.context, column, number) for column in (information, residual))
-        self.value_spread.add(by_value - of_value * effect / np.maximum(whole, 1e-300), of_value)
-        overdispersion = self.level_effect.overdispersion(float(whole[0]))
-
-        logits = {**forecast.logits(features), SERVED: served}
-        losses = {name: float(weight @ np.logaddexp(0.0, z) - positives @ z) for name, z in logits.items()}
-        means = {name: loss / new.total_weight for name, loss in losses.items()}
-        self.judgement = Judgement(overdispersion, means, means.pop(SERVED), new.total_weight)
-        self.belief = learnt_belief(
-            self.belief, losses, self.prior_belief(), overdispersion=overdispersion, elapsed=step
-        )
-        self.stack.learn(
-            np.column_stack([logits[name] for name in expert_names(self.half_lives)]),
-            weight,
-            positives,
-            centre=forecast.centre,
-            seasonal=forecast.seasonal,
-            at=forecast.stack,
-            overdispersion=overdispersion,
-            elapsed=step,
-        )
-        if latest is not forecast:  # offsets are those beside the latest curves
-            logits = latest.logits(seen.features)
-        self.level_changes = self.level_changes.learnt(logits["everything"], weight, positives, variance, step)
-        if new.contexts.names:
-            cells = new.contexts, new.context, weight, positives
-            self.changes = self.changes.learnt(*cells, logits, period, step, known=self.contexts)
-        level = balanced_level(features[:, len(forecast.experts) - 1], new, LEVEL_VARIANCE)
-        information_of_level = 1.0 / (self.level_effect.value + 1.0 / max(float(whole[0]), 1e-9))
-        self.seasons = self.seasons.learnt(self.position, elapsed, level, information_of_level)
-
-    def _lengthen(self) -> None:
-        """Add a longer memory, so far the same as everything, with the same evidence."""
-        last = len(self.memories) - 1
-        half_life = self.memories[-2].half_life * MEMORY_RATIO
-        self.memories.insert(last, replace(self.everything, half_life=half_life))
-        self.stack = self.stack.doubled(last)
-        self.belief = widened_belief(self.belief, self.prior_belief())
-        name = f"memory {half_life:g}"
-        self.forecasts = [forecast.with_memory(last, name) for forecast in self.forecasts]
-        if self.previous is not None:
-            self.previous = self.previous.with_memory(last, name)
-
-    def _forecast(self, position: float) -> Forecast:
-        experts = [memory.expert for memory in self.memories]
-        for index in range(len(experts) - 2, -1, -1):  # a longer memory stands in for one that has no curve yet
-            experts[index] = experts[index] or experts[index + 1]
-        number = len(experts)
-        rows = self.everything.sketch
-        assert rows is not None
-        rate = (rows.total_positives + 0.5) / (rows.total_weight + 1.0)
-        centre = float(np.log(rate) - np.log1p(-rate))
-        seasonal = self.seasons.offsets(position + 1.0 + self.delay)
-        unit = np.eye(number + 2 + len(FOLLOWED))
-        leaning = 1.0 / float(np.clip(self.level_effect.value, 1.0 / MOST_LEANING, 1.0 / LEAST_LEANING))
-        memories, level = unit[: number + 1].copy(), 0.0
-        levels: dict[str, FloatArray] = {}
-        for index in range(number - 2, -1, -1):  # each memory leans on the next longer one
-            memory, variance = self.memories[index], 1.0 / leaning
-            if index < LEVEL_MEMORIES:
-                level, variance = self._level(memory, level, variance, longest=not levels)
-                levels[f"level {memory.half_life:g}"] = memories[number - 1] + unit[number + 1] * level
-            information = 0.0 if memory.sketch is None else rate * (1.0 - rate) * memory.sketch.total_weight
-            own = information / (information + 1.0 / variance)
-            memories[index] = own * unit[index] + (1.0 - own) * memories[index + 1]
-        levels[LEVEL_CHANGE] = memories[number - 1] + unit[number + 1] * self.level_changes.offset
-        candidates = {
-            "everything": memories[number - 1],
-            "stack": self._stacked(self.stack.weights, memories, centre, seasonal),
-            "careful stack": self._stacked(self.stack.careful, memories, centre, seasonal),
-            "base scores": memories[number],
-            **{f"memory {half_life:g}": memories[index] for index, half_life in enumerate(self.half_lives)},
-            **levels,
-        }
-        for name, weights in list(candidates.items()):
-            which = filter_of(name)
-            if which is not None:
-                candidates[name + APART] = weights + unit[number + 2 + which]
-        stack, offsets = self.stack.weights, self.changes.offsets()
-        return Forecast(tuple(experts), candidates, self.belief, stack, centre, seasonal, position, offsets)
-
-    def _stacked(self, weights: FloatArray, memories: FloatArray, centre: float, seasonal: FloatArray) -> FloatArray:
-        """Return the coefficients of a stack of memories that lean on each other, and the base scores."""
-        *of_memories, constant = coefficients(weights, centre, seasonal).tolist()
-        stacked = np.asarray(of_memories) @ memories
-        stacked[len(memories)] += constant
-        return stacked
-
-    def _level(self, memory: Memory, longer: float, variance: float, *, longest: bool) -> tuple[float, float]:
-        """Return the constant that balances the curves of everything on the rows of a memory, around a longer one's.
-
-        And the variance of the difference between the two, wider where they are farther apart than periods and the
-        noise of labels make them. The longest of these memories has the level of everything as a weak prior.
-        """
-        sketch, expert = memory.sketch, self.everything.expert
-        assert sketch is not None
-        logits = sketch.logit if expert is None else expert.logits(sketch.contexts, sketch.context, sketch.logit)
-        free = balanced_level(logits, sketch, LEVEL_VARIANCE, longer)
-        if longest:
-            return free, variance
-        chance = sigmoid(logits + free)
-        noise = 1.0 / (float(sketch.weight @ (chance * (1.0 - chance))) + 1.0 / LEVEL_VARIANCE)
-        wider = variance + max((free - longer) ** 2 - FREE_LEANING**2 * (variance + noise), 0.0)
-        return balanced_level(logits, sketch, wider, longer), wider
 
     # -- serving ------------------------------------------------------------------------------------------------------
 
@@ -552,7 +527,7 @@ class Learner:
         if needed is not None:
             contexts = contexts.subset(needed)
         curves = compiled_forecast(latest, contexts, belief_limit(rows.total_weight), number)
-        effects = self.level_spread.value + self.value_spread.value
+        effects = self.effects.level_spread.value + self.effects.value_spread.value
         effects += min(effects * self._gap_variance(), LARGEST_GAP_VARIANCE)
         memories = None if self.given_memories is None else list(self.given_memories)
         return CalibrationModel(
@@ -589,8 +564,10 @@ class Learner:
     def followed_ages(self) -> tuple[float, float]:
         """Return the mean age in periods of what the level follows, and of what slope and shape follow."""
         latest, ages = self.forecasts[-1], np.array([memory.age for memory in self.memories])
-        of_curves, of_level = latest.memory_weights(self.half_lives)
-        share = sum(latest.belief.get(LEVEL_CHANGE + end, 0.0) for end in ("", APART))
-        (moved,), (run,) = self.level_changes.moved()
-        younger = max(ages[-1] - run / 2.0, 0.0)  # of the part of everything's weight whose level has changed since
-        return mean_age(of_level, ages) - float(share * moved * younger), mean_age(of_curves, ages)
+        weights = np.maximum(latest.memory_weights[:-1], 0.0)
+        age = float(weights @ ages / max(float(weights.sum()), 1e-12))
+        names = [candidate.name for candidate in self.candidates]
+        share = sum(belief for name, belief in zip(names, latest.belief.tolist(), strict=True) if name == CHANGED_LEVEL)
+        moved, run = (float(one[0, 0]) for one in self.level.moved())
+        # Of everything's weight that part is younger whose level has changed since.
+        return age - share * max(moved * ages[-1] - run / 2.0, 0.0), age

@@ -1,6 +1,7 @@
 """Memories: sketches with different half-lives, the curves last fitted to them, seasons, and the effects of periods."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -64,57 +65,39 @@ def season_lengths(seconds: float | None) -> tuple[int, ...]:
     return tuple(found)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Seasons:
     """The mean level of each place in a season, beside the mean of all: offsets in logits that few periods shrink.
 
     `sums[s]` `[places, 2]` are the sums of information × level and of the information, forgotten slowly.
     """
 
-    lengths: tuple[int, ...]
-    sums: list[FloatArray]
-
-    @staticmethod
-    def none() -> "Seasons":
-        """Return seasons of which nothing is known."""
-        return Seasons((0,) * NUMBER_OF_SEASONS, [np.zeros((0, 2))] * NUMBER_OF_SEASONS)
+    lengths: tuple[int, ...] = (0,) * NUMBER_OF_SEASONS
+    sums: tuple[FloatArray, ...] = (np.zeros((0, 2)),) * NUMBER_OF_SEASONS
 
     def of_lengths(self, lengths: tuple[int, ...]) -> "Seasons":
         """Return the seasons of these lengths: those that were of the same length before keep what they know."""
-        if lengths == self.lengths:
-            return self
         pairs = zip(lengths, self.lengths, self.sums, strict=True)
-        return Seasons(lengths, [sums if new == old else np.zeros((new, 2)) for new, old, sums in pairs])
+        return Seasons(lengths, tuple(sums if new == old else np.zeros((new, 2)) for new, old, sums in pairs))
 
     def learnt(self, position: float, elapsed: float, level: float, information: float) -> "Seasons":
-        """Return what is known after one more period.
-
-        Parameters
-        ----------
-        position : the place of the period in time, in periods.
-        elapsed : periods since the last one.
-        level : how far its level was from that of all periods, in logits.
-        information : of the level: one over its variance.
-        """
+        """Return what is known after one more period, of which the level and the information about it are given."""
         found = []
         for length, before in zip(self.lengths, self.sums, strict=True):
-            sums = before
+            sums = before * 2.0 ** (-elapsed / (CYCLES_REMEMBERED * max(length, 1)))
             if length:
-                sums = before * 2.0 ** (-elapsed / (CYCLES_REMEMBERED * length))
                 sums[round(position) % length] += (information * level, information)
             found.append(sums)
-        return Seasons(self.lengths, found)
+        return Seasons(self.lengths, tuple(found))
 
     def offsets(self, position: float) -> FloatArray:
         """Return by how much the level at a place in time is expected to differ from the usual one, per season."""
         found = np.zeros(len(self.lengths))
         for season, (length, sums) in enumerate(zip(self.lengths, self.sums, strict=True)):
-            if length:
-                here, information = sums[round(position) % length]
-                if information > 0.0:
-                    usual = float(sums[:, 0].sum() / sums[:, 1].sum())
-                    shrunk = information / (information + 1.0 / EXPECTED_VARIANCE)
-                    found[season] = (here / information - usual) * shrunk
+            here, information = sums[round(position) % length] if length else (0.0, 0.0)
+            if information > 0.0:
+                usual = float(sums[:, 0].sum() / sums[:, 1].sum())
+                found[season] = (here / information - usual) * information / (information + 1.0 / EXPECTED_VARIANCE)
         return found
 
     def state(self) -> dict[str, Any]:
@@ -122,15 +105,17 @@ class Seasons:
         return {"lengths": list(self.lengths), "sums": [sums.tolist() for sums in self.sums]}
 
     @staticmethod
-    def restored(state: dict[str, Any]) -> "Seasons":
+    def restored(state: Mapping[str, Any]) -> "Seasons":
         """Return the seasons that `state` described."""
-        sums = [np.array(rows, dtype=np.float64).reshape(-1, 2) for rows in state["sums"]]
-        return Seasons(tuple(int(length) for length in state["lengths"]), sums)
+        sums = (np.array(rows, dtype=np.float64).reshape(-1, 2) for rows in state["sums"])
+        return Seasons(tuple(state["lengths"]), tuple(sums))
 
 
 # Experts: the curves that a tracker's memories were last fitted to, evaluated in logits.
 
 BAYES = "mcnet-bayes"
+FIRST_LEVEL_VARIANCE, LEVEL_STEPS = 0.25, 20
+"""The prior variance of the level of rows that tell no curve, in squared logits; Newton steps to find it."""
 
 
 class Expert(Protocol):
@@ -208,8 +193,25 @@ class ModelExpert:
         return {"kind": "model", "model": model_document(self.model)}
 
 
+@dataclass(frozen=True, eq=False)
+class LevelExpert:
+    """The base scores, moved to the level of some rows: all that rows of one class or of one score can tell."""
+
+    level: float
+
+    def logits(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
+        """Return the calibrated logit of each row."""
+        return raw + self.level
+
+    def state(self) -> dict[str, Any]:
+        """Return the expert as JSON-able values."""
+        return {"kind": "level", "level": self.level}
+
+
 def expert_from_state(state: dict[str, Any]) -> Expert:
     """Return the expert that `state()` described."""
+    if state["kind"] == "level":
+        return LevelExpert(state["level"])
     if state["kind"] == "model":
         return ModelExpert(model_of(state["model"]))
     arrays = {
@@ -229,8 +231,26 @@ def check_method(method: str) -> None:
         raise InputError(f"the tracker cannot use {method}, which {why}; leave method out, or name another")
 
 
-def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert | None:
-    """Fit a method to a sketch; None where the rows have nothing to tell about a curve.
+def tells_a_curve(sketch: Sketch) -> bool:
+    """Tell whether rows have two classes, and more than one score or context."""
+    least = 1e-6 * min(sketch.total_weight, 1.0)
+    several = bool(sketch.contexts.names) or bool(sketch.cells.key.min() < sketch.cells.key.max())
+    return several and least < sketch.total_positives < sketch.total_weight - least
+
+
+def level_of(sketch: Sketch) -> LevelExpert:
+    """Return the base scores at the level of the rows, which a normal prior keeps finite."""
+    level = 0.0
+    for _ in range(LEVEL_STEPS):
+        chance = sigmoid(sketch.logit + level)
+        slope = float(sketch.weight @ (chance * (1.0 - chance))) + 1.0 / FIRST_LEVEL_VARIANCE
+        step = (sketch.total_positives - float(sketch.weight @ chance) - level / FIRST_LEVEL_VARIANCE) / slope
+        level += float(np.clip(step, -1.5, 1.5))
+    return LevelExpert(level)
+
+
+def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert:
+    """Fit a method to a sketch that tells a curve.
 
     Parameters
     ----------
@@ -239,11 +259,6 @@ def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert | 
     earlier : the last fit of the same memory, to start from with the strengths of its priors; None to start afresh and
         learn these.
     """
-    least = 1e-6 * min(sketch.total_weight, 1.0)
-    if not least < sketch.total_positives < sketch.total_weight - least:
-        return None  # rows of one class
-    if not sketch.contexts.names and sketch.cells.key.min() == sketch.cells.key.max():
-        return None  # one score
     if method != BAYES:
         with warnings.catch_warnings(action="ignore"):
             return ModelExpert(calibrator(method).fit_sketch(sketch).model_)
@@ -284,9 +299,11 @@ EXPECTED_EFFECT = 0.02
 """What the variance is expected to be: a standard deviation of 0.14 logits …"""
 EXPECTED_PERIODS = 3.0
 """… counting as this many periods."""
+LARGEST_SURPRISE = 9.0
+"""A period's squared residual counts at most this many times what was expected, lest a jump hides itself."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class EffectVariance:
     """The variance v of what a period changes, in logits, by the method of moments: var(residual) = I + v · I².
 
@@ -303,25 +320,55 @@ class EffectVariance:
         """The variance."""
         return max(self.excess / self.size, 0.0) if self.size else EXPECTED_EFFECT
 
-    def overdispersion(self, information: float) -> float:
-        """Return how many rows of a period with this information are worth one independent row."""
-        return 1.0 + self.value * information
-
-    def add(self, residual: FloatArray, information: FloatArray) -> None:
-        """Take in the residuals (positives minus expected ones) of groups of rows, and their information."""
+    def learnt(self, residual: FloatArray, information: FloatArray) -> "EffectVariance":
+        """Return what is known after groups of rows with these residuals (positives minus expected ones)."""
         seen = information > 1e-9
         if not seen.any():
-            return
-        residual, information = residual[seen], information[seen]
-        squared = residual**2
+            return self
+        squared, information = residual[seen] ** 2, information[seen]
         if self.cap is not None:
             squared = np.minimum(squared, self.cap * information * (1.0 + self.value * information))
-        if not self.size:
-            self.size = EXPECTED_PERIODS * float(np.sum(information**2))
-            self.excess = EXPECTED_EFFECT * self.size
+        size = self.size or EXPECTED_PERIODS * float(np.sum(information**2))
+        excess = self.excess if self.size else EXPECTED_EFFECT * size
         kept = 2.0 ** (-1.0 / EFFECT_HALF_LIFE)
-        self.excess = kept * self.excess + float(np.sum(squared - information))
-        self.size = kept * self.size + float(np.sum(information**2))
+        return EffectVariance(
+            self.cap,
+            kept * excess + float(np.sum(squared - information)),
+            kept * size + float(np.sum(information**2)),
+        )
+
+
+@dataclass(frozen=True)
+class PeriodEffects:
+    """How far periods are from their forecasts beyond the noise of their rows."""
+
+    level: EffectVariance = EffectVariance(LARGEST_SURPRISE)
+    """Of the level of a period, for the overdispersion of rows."""
+    level_spread: EffectVariance = EffectVariance()
+    """The same, every surprise counted in full, for intervals."""
+    value_spread: EffectVariance = EffectVariance()
+    """Of a field value beside the level of the period."""
+
+    def learnt(self, residual: FloatArray, information: FloatArray, context: IndexArray) -> "PeriodEffects":
+        """Return what is known after a period, of whose cells residual, information and context are given."""
+        whole, effect = information.sum(keepdims=True), residual.sum(keepdims=True)
+        number = int(context.max()) + 1
+        of_value, by_value = (sums_by(context, column, number) for column in (information, residual))
+        beside = by_value - of_value * effect / np.maximum(whole, 1e-300)
+        return PeriodEffects(
+            self.level.learnt(effect, whole),
+            self.level_spread.learnt(effect, whole),
+            self.value_spread.learnt(beside, of_value),
+        )
+
+    def overdispersion(self, information: float) -> float:
+        """Return how many rows of a period with this information are worth one independent row."""
+        return 1.0 + self.level.value * information
+
+    @staticmethod
+    def restored(state: Mapping[str, Any]) -> "PeriodEffects":
+        """Return the effects whose fields `asdict` gave."""
+        return PeriodEffects(**{name: EffectVariance(**one) for name, one in state.items()})
 
 
 # Memories: sketches with different half-lives, each with the curves last fitted to it.
@@ -344,7 +391,7 @@ SMALLEST_FADING = 1e-12
 """What has faded to less than this is forgotten altogether."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Memory:
     """A half-life in periods, the sketch that has faded by it, and the expert last fitted to that."""
 
@@ -358,39 +405,27 @@ class Memory:
     fits: int = 0
     """How many fits there were."""
 
-    def learn(self, new: Sketch, elapsed: float, method: str) -> None:
-        """Fade, add the rows of a period, and fit again if enough of them are new."""
-        old = self.sketch
-        if old is not None and np.isfinite(self.half_life):
-            fading = 2.0 ** (-elapsed / self.half_life)
-            old = fading * old if fading > SMALLEST_FADING else None
-            self.fresh *= fading
-        if old is None:
-            self.sketch, self.age = new, 0.0
+    def learnt(self, new: Sketch, step: float, method: str) -> "Memory":
+        """Return the memory after a period: faded, with its rows, and fitted again if enough of them are new."""
+        fading = 2.0 ** (-step / self.half_life)
+        if self.sketch is None or fading <= SMALLEST_FADING:
+            sketch, age = new, 0.0
         else:
-            self.sketch = old + new
-            self.age = (self.age + elapsed) * old.total_weight / (old.total_weight + new.total_weight)
-            if np.isfinite(self.half_life):
-                self.sketch = pruned(self.sketch)
-        self.fresh += new.total_weight
+            old = fading * self.sketch if fading < 1.0 else self.sketch
+            sketch, age = old + new, (self.age + step) * old.total_weight / (old.total_weight + new.total_weight)
+            sketch = pruned(sketch) if np.isfinite(self.half_life) else sketch
+        fresh = fading * self.fresh + new.total_weight
         share = REFIT_SHARE_OF_SEVERAL if has_several_fields(new) else REFIT_SHARE
-        if np.isinf(self.half_life):
-            share = REFIT_SHARE_OF_EVERYTHING
-        if self.expert is None or self.fresh >= share * self.sketch.total_weight:
-            self._fit(self.sketch, method)
+        share = share if np.isfinite(self.half_life) else REFIT_SHARE_OF_EVERYTHING
+        other = replace(self, sketch=sketch, age=age, fresh=fresh)
+        if not tells_a_curve(sketch):
+            return other if self.fits else replace(other, expert=level_of(sketch))  # the last curve stays
+        return other if self.fits and fresh < share * sketch.total_weight else other._fitted(sketch, method)
 
-    def _fit(self, sketch: Sketch, method: str) -> None:
+    def _fitted(self, sketch: Sketch, method: str) -> "Memory":
         afresh = self.fits in EARLY_FITS_AFRESH or self.fits % FITS_FROM_ONE_START == 0
         found = fit_expert(method, sketch, None if afresh else self.expert)
-        if found is None:
-            return  # nothing to learn a curve from: the last one stays
-        self.expert, self.fresh = found, 0.0
-        self.fits += 1
-
-    def state(self) -> dict[str, Any]:
-        """Return the plain numbers; sketch and expert are kept apart."""
-        half_life = self.half_life if np.isfinite(self.half_life) else None
-        return {"half_life": half_life, "fresh": self.fresh, "age": self.age, "fits": self.fits}
+        return replace(self, expert=found, fresh=0.0, fits=self.fits + 1)
 
 
 def has_several_fields(sketch: Sketch) -> bool:

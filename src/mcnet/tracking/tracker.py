@@ -1,6 +1,6 @@
 """The tracker: a calibrator for the coming period that adapts to changes over time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -17,8 +17,8 @@ from mcnet.plots.timeline import draw_memory_weights
 from mcnet.rows.columns import as_array, scores_column
 from mcnet.rows.fields import field_columns
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.forecast import APART, Forecast, expert_names
-from mcnet.tracking.learner import SERVED, Learner
+from mcnet.tracking.forecast import Forecast, expert_names
+from mcnet.tracking.learner import Learner
 from mcnet.tracking.memories import BAYES, RESOLUTION, check_method
 from mcnet.tracking.suspect import Suspect
 from mcnet.tracking.value_changes import twins_of
@@ -44,7 +44,7 @@ class TrackerExplanation:
     `table` is tidy, with the columns `part`, `name`, `value` and `before` (the same one period ago, where it is known):
 
     - memory: the mean age, in periods, of the rows that the level follows, and of those that slope and shape follow;
-    - weight of curves, weight of level: the share that each memory and the base scores have in what is served;
+    - weight: the share that each memory and the base scores have in what is served;
     - belief: the probability that each candidate is the right forecast;
     - values apart: the share of that belief that goes to following single field values by themselves;
     - stack: the weights inside the candidate of that name;
@@ -77,7 +77,7 @@ class TrackerExplanation:
 
         Parameters
         ----------
-        name : such as "memory" or "weight of level".
+        name : such as "memory" or "weight".
         """
         import polars as pl
 
@@ -85,24 +85,22 @@ class TrackerExplanation:
         return dict(zip(rows["name"].to_list(), rows["value"].to_list(), strict=True))
 
     def plot(self) -> Any:
-        """Show the weights of the memories, in the level and in slope and shape, as a Plotly figure.
+        """Show the weights of the memories as a Plotly figure.
 
         Returns
         -------
         figure : of Plotly.
         """
-        curves, level = self.part("weight of curves"), self.part("weight of level")
-        weights = {"level": [*level.values()], "slope and shape": [*curves.values()]}
-        return as_plotly(draw_memory_weights(list(curves), weights))
+        weights = self.part("weight")
+        return as_plotly(draw_memory_weights(list(weights), {"weight": [*weights.values()]}))
 
     def __str__(self) -> str:
         memory, effects, belief = (self.part(name) for name in ("memory", "period effects", "belief"))
-        curves = self.part("weight of curves")
         lines = [
             self.learnt,
             f"mean age of what is followed: level {memory['level']:.3g} periods, slope and shape "
             f"{memory['slope and shape']:.3g}",
-            "weights of curves: " + ", ".join(f"{name} {weight:.2f}" for name, weight in curves.items()),
+            "weights: " + ", ".join(f"{name} {weight:.2f}" for name, weight in self.part("weight").items()),
             "belief: " + ", ".join(f"{n} {b:.2f}" for n, b in sorted(belief.items(), key=lambda i: -i[1]) if b > 0.01),
             f"effects of a period: it moves the level by {effects['level of a period']:.2f} logits, a value within it "
             f"by {effects['value within a period']:.2f} (standard deviations)",
@@ -149,64 +147,65 @@ def explained(learner: Learner) -> TrackerExplanation:
     """Return what a learner believes."""
     import polars as pl
 
-    latest, previous = learner.forecasts[-1], learner.previous
-    candidates = [name for name in learner.prior_belief() if not name.endswith(APART)]
-    half_lives, memories = learner.half_lives, expert_names(learner.half_lives)
+    latest, previous, judged = learner.forecasts[-1], learner.previous, learner.judgement
+    before = None if previous is None or len(previous.experts) < len(latest.experts) else previous
+    experts, names = expert_names(learner.half_lives), [candidate.name for candidate in learner.candidates]
     rows: list[tuple[str, str, float, float | None]] = []
 
-    def add(part: str, names: list[str], now: FloatArray, before: FloatArray | None = None) -> None:
-        old = [None] * len(names) if before is None else before.tolist()
-        rows.extend((part, name, value, was) for name, value, was in zip(names, now.tolist(), old, strict=True))
+    def add(part: str, now: Mapping[str, float], was: Mapping[str, float] | None = None) -> None:
+        rows.extend((part, name, value, None if was is None else was[name]) for name, value in now.items())
 
-    of_curves, of_level = latest.memory_weights(half_lives)
-    was_curves, was_level = (None, None) if previous is None else previous.memory_weights(half_lives)
-    add("memory", ["level", "slope and shape"], np.array(learner.followed_ages()))
-    add("weight of curves", memories, of_curves, was_curves)
-    add("weight of level", memories, of_level, was_level)
-    belief, before = (_plain_belief(f, candidates) for f in (latest, previous or latest))
-    add("belief", candidates, belief, None if previous is None else before)
-    add(
-        "values apart",
-        ["share of belief"],
-        np.array([sum(latest.belief.get(name + APART, 0.0) for name in candidates)]),
-    )
-    number = len(memories)
-    add("stack", memories, latest.stack[:number], None if previous is None else previous.stack[:number])
-    seasons = [f"season of {length} periods" for length in learner.seasons.lengths if length]
-    expected = latest.stack[number:] * latest.seasonal
-    add("season", seasons, expected[np.array(learner.seasons.lengths) > 0])
-    effects = {
-        "level of a period": float(np.sqrt(learner.level_spread.value)),
-        "value within a period": float(np.sqrt(learner.value_spread.value)),
-    }
-    judged = learner.judgement
+    def add_both(part: str, told: Callable[[Forecast], Mapping[str, float]]) -> None:
+        add(part, told(latest), None if before is None else told(before))
+
+    def belief(forecast: Forecast) -> dict[str, float]:
+        pairs = [*zip(names, forecast.belief.tolist(), strict=True)]
+        return {name: sum(share for other, share in pairs if other == name) for name in names}
+
+    add("memory", dict(zip(("level", "slope and shape"), learner.followed_ages(), strict=True)))
+    add_both("weight", lambda forecast: dict(zip(experts, forecast.memory_weights.tolist(), strict=True)))
+    add_both("belief", belief)
+    add("values apart", {"share of belief": float(latest.offset_weights.sum())})
+    add_both("stack", lambda forecast: dict(zip(experts, forecast.stack.tolist(), strict=False)))
+    expected = latest.stack[len(experts) :] * latest.seasonal
+    seasons = zip(learner.seasons.lengths, expected.tolist(), strict=True)
+    add("season", {f"season of {length} periods": offset for length, offset in seasons if length})
+    spreads = learner.effects.level_spread, learner.effects.value_spread
+    of_level, of_values = (float(np.sqrt(spread.value)) for spread in spreads)
+    add("period effects", {"level of a period": of_level, "value within a period": of_values})
     if judged is not None:
-        effects["rows per independent row"] = judged.overdispersion
-    add("period effects", list(effects), np.array(list(effects.values())))
-    if judged is not None:
-        losses = {SERVED: judged.served_loss, **judged.losses}
-        add("loss of the last period", list(losses), np.array(list(losses.values())))
-    add("change", *_changes(learner, latest, previous))
+        add("period effects", {"rows per independent row": judged.overdispersion})
+        add("loss of the last period", {"served": judged.served_loss, **judged.losses})
+    recent = learner.memories[0].sketch
+    assert recent is not None
+    add_both("change", lambda forecast: _mean_logits(forecast, recent))
     schema = {"part": pl.String, "name": pl.String, "value": pl.Float64, "before": pl.Float64}
     table = pl.DataFrame(rows, schema=schema, orient="row")
     told = learner.clock.ticks, learner.clock.last, learner.clock.described()
     return TrackerExplanation(*told, table, followed_values(learner), tuple(learner.look.suspects))
 
 
+def _mean_logits(forecast: Forecast, rows: Sketch) -> dict[str, float]:
+    """Return the mean served logit of each context at some rows."""
+    number, logits = len(rows.contexts), forecast.of_cells(rows) @ forecast.served
+    weight, total = (sums_by(rows.context, part, number) for part in (rows.weight, rows.weight * logits))
+    return dict(zip(rows.contexts.labels(), (total / np.maximum(weight, 1e-300)).tolist(), strict=True))
+
+
 def followed_values(learner: Learner) -> "pl.DataFrame":
     """Return what is followed for each field value, as `TrackerExplanation.values` has it."""
     import polars as pl
 
-    latest, (age, _) = learner.forecasts[-1], learner.followed_ages()
-    changes, weight = learner.changes, latest.served[len(latest.experts) + 2 :]
+    age, _ = learner.followed_ages()
+    changes, weight = learner.changes, learner.forecasts[-1].offset_weights
     rows = []
     for number, (name, index) in enumerate(zip(changes.names, changes.values, strict=True)):
-        moved, run = changes.runs[number].moved(weight)
-        mean, variance = (part.T @ weight for part in changes.runs[number].served())
+        moved, run = (weight @ part for part in changes.runs[number].moved())
+        mean, variance = (weight @ part for part in changes.runs[number].served())
         others = [other for other in range(len(changes.names)) if other != number]
         twins = [twins_of(learner.contexts, number, other) for other in others]
         reach = TWO_SIDED_90 * np.sqrt(variance)
-        ages = age + moved * (np.minimum(run / 2.0, age) - age)
+        ages = age + np.minimum(run / 2.0 - moved * age, 0.0)
         for code, value in enumerate(index):
             since = changes.since.get(f"{name}={value}") if moved[code] > 0.5 else None
             shown: tuple[float | str | None, ...] = (None, None, None, None)
@@ -221,27 +220,6 @@ def followed_values(learner: Learner) -> "pl.DataFrame":
     text = dict.fromkeys(("field", "value"), pl.String)
     schema = {**text, "memory": pl.Float64, "since": pl.String, **numbers, "same_as": pl.String}
     return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _plain_belief(forecast: Forecast, candidates: list[str]) -> FloatArray:
-    """Return the belief in each candidate, with and without values apart."""
-    belief = forecast.belief
-    return np.array([belief.get(name, 0.0) + belief.get(name + APART, 0.0) for name in candidates])
-
-
-def _changes(
-    learner: Learner, latest: Forecast, previous: Forecast | None
-) -> tuple[list[str], FloatArray, FloatArray | None]:
-    """Return contexts with the mean served logit at their recent rows, now and one period ago."""
-    recent = learner.memories[0].sketch
-    assert recent is not None
-    weight = sums_by(recent.context, recent.weight, len(recent.contexts))
-
-    def mean(forecast: Forecast) -> FloatArray:
-        logits = forecast.of_cells(recent) @ forecast.served
-        return sums_by(recent.context, recent.weight * logits, len(recent.contexts)) / np.maximum(weight, 1e-300)
-
-    return recent.contexts.labels(), mean(latest), None if previous is None else mean(previous)
 
 
 # The tracker: a calibrator for the coming period that adapts to changes over time.

@@ -23,16 +23,16 @@ from mcnet.rows.periods import periods_between
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.entries import past_digests, sketch_digest
 from mcnet.store.journal import Journal
-from mcnet.tracking.forecast import APART, LEVEL_CHANGE, Forecast, Stack, divided_belief, widened_belief
-from mcnet.tracking.learner import EFFECTS, Clock, Judgement, Learner
-from mcnet.tracking.memories import EffectVariance, Expert, Memory, Seasons, expert_from_state
+from mcnet.tracking.forecast import Forecast, Stack
+from mcnet.tracking.learner import Clock, Judgement, Learner
+from mcnet.tracking.memories import Expert, Memory, PeriodEffects, Seasons, expert_from_state
 from mcnet.tracking.suspect import Look
-from mcnet.tracking.value_changes import LevelChanges, ValueChanges
+from mcnet.tracking.value_changes import Runs, ValueChanges
 
 DOCUMENT = "tracker.json"
 _FORMAT = "mcnet tracker"
-_VERSION = 3
-"""1: candidates by their order. 2: by their names; changes of single values. 3: their offsets by field."""
+_VERSION = 4
+_NUMBERS = ("position", "learnt", "usual_rows", "journal_digest")
 
 
 def save_tracker(learner: Learner, folder: str | PathLike[str]) -> None:
@@ -77,34 +77,32 @@ def _foreign(path: Path) -> bool:
 
 def _document(learner: Learner, files: list[str | None]) -> dict[str, Any]:
     forecasts = [*learner.forecasts, *([] if learner.previous is None else [learner.previous])]
-    held = [memory.expert for memory in learner.memories] + [e for f in forecasts for e in f.experts]
-    experts = dict.fromkeys(expert for expert in held if expert is not None)
-    places = {expert: place for place, expert in enumerate(experts)}
+    held = [memory.expert for memory in learner.memories if memory.expert is not None]
+    experts = list(dict.fromkeys([*held, *(expert for forecast in forecasts for expert in forecast.experts)]))
+    indices = {expert: index for index, expert in enumerate(experts)}
     return {
         "format": _FORMAT,
         "version": _VERSION,
         "method": learner.method,
-        "given_memories": None if learner.given_memories is None else list(learner.given_memories),
+        "given_memories": learner.given_memories,
         "delay": learner.delay,
         "memories": [
-            {**memory.state(), "sketch": file, "expert": None if memory.expert is None else places[memory.expert]}
+            {
+                **vars(memory),
+                "half_life": memory.half_life if np.isfinite(memory.half_life) else None,
+                "sketch": file,
+                "expert": None if memory.expert is None else indices[memory.expert],
+            }
             for memory, file in zip(learner.memories, files, strict=True)
         ],
-        "stack": learner.stack.state(),
-        "seasons": learner.seasons.state(),
-        "belief": learner.belief,
-        "changes": learner.changes.state(),
-        "level_changes": learner.level_changes.state(),
-        "clock": learner.clock.state(),
-        "position": learner.position,
-        "learnt": learner.learnt,
-        "usual_rows": learner.usual_rows,
+        **{name: getattr(learner, name) for name in _NUMBERS},
+        **{name: getattr(learner, name).state() for name in ("stack", "seasons", "clock", "changes", "level")},
+        "belief": learner.belief.tolist(),
+        "effects": asdict(learner.effects),
         "experts": [expert.state() for expert in experts],
-        "forecasts": [forecast.state(places) for forecast in learner.forecasts],
-        "previous": None if learner.previous is None else learner.previous.state(places),
+        "forecasts": [forecast.state(indices) for forecast in learner.forecasts],
+        "previous": None if learner.previous is None else learner.previous.state(indices),
         "judgement": None if learner.judgement is None else asdict(learner.judgement),
-        "journal_digest": learner.journal_digest,
-        **{name: asdict(getattr(learner, name)) for name in EFFECTS},
     }
 
 
@@ -140,8 +138,8 @@ def tracker_of_state(document: Any, load: Callable[[str], Sketch], path: str, ad
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise FileFormatError(f"{path} is not the state of a tracker; {advice}")
     version = document.get("version")
-    if type(version) is not int or not 1 <= version <= _VERSION:
-        raise FileFormatError(f"{path} is of version {version}; this mcnet reads {_VERSION}: upgrade mcnet")
+    if version != _VERSION:
+        raise FileFormatError(f"{path} is of version {version}, and this mcnet reads {_VERSION}; {advice}")
     if document.get("checksum") != checksum(document):
         raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; {advice}")
     try:
@@ -151,72 +149,34 @@ def tracker_of_state(document: Any, load: Callable[[str], Sketch], path: str, ad
 
 
 def _learner(document: Mapping[str, Any], load: Callable[[str], Sketch]) -> Learner:
-    experts = [expert_from_state(state) for state in document["experts"]]
-    given = document["given_memories"]
-    learner = Learner(
-        document["method"],
-        None if given is None else tuple(given),
-        int(document["delay"]),
-        [_memory(state, load, experts) for state in document["memories"]],
-    )
+    experts, given = [expert_from_state(state) for state in document["experts"]], document["given_memories"]
+    memories = [_memory(state, load, experts) for state in document["memories"]]
+    learner = Learner(document["method"], None if given is None else tuple(given), document["delay"], memories)
+    for name in _NUMBERS:
+        setattr(learner, name, document[name])
     learner.stack = Stack.restored(document["stack"])
     learner.seasons = Seasons.restored(document["seasons"])
-    names = _plain_names(learner)
-    belief = _named(document["belief"], names)
-    learner.belief = belief if len(belief) > len(names) else divided_belief(belief)
-    if "changes" in document:
-        learner.changes = ValueChanges.restored(document["changes"])
-    if "level_changes" in document:
-        learner.level_changes = LevelChanges.restored(document["level_changes"])
-    else:  # of before there was that candidate
-        learner.belief = widened_belief(learner.belief, learner.prior_belief())
     learner.clock = Clock.restored(document["clock"])
-    learner.position, learner.learnt = float(document["position"]), int(document["learnt"])
-    learner.usual_rows = float(document.get("usual_rows", 0.0))
-    learner.forecasts = [_forecast(state, learner, experts) for state in document["forecasts"]]
-    if document["previous"] is not None:
-        learner.previous = _forecast(document["previous"], learner, experts)
-    judged = document["judgement"]
-    if judged is not None:
-        learner.judgement = Judgement(**{**judged, "losses": _named(judged["losses"], names)})
-    learner.journal_digest = document["journal_digest"]
-    if "look" in document:
-        look = document["look"]
-        learner.look = Look.restored(look, [_sketch(name, load) for name in look["rows"]])
-    for name in EFFECTS:
-        setattr(learner, name, EffectVariance(**document[name]))
+    learner.changes = ValueChanges.restored(document["changes"])
+    learner.level = Runs.restored(document["level"], 1)
+    learner.belief = np.array(document["belief"], dtype=np.float64)
+    learner.effects = PeriodEffects.restored(document["effects"])
+    learner.look = Look.restored(document["look"], [_sketch(name, load) for name in document["look"]["rows"]])
+    learner.judgement = None if document["judgement"] is None else Judgement(**document["judgement"])
+
+    def forecast(state: Mapping[str, Any]) -> Forecast:
+        return Forecast.restored(state, experts, learner.changes.restored_offsets(state["offsets"]))
+
+    learner.forecasts = [forecast(state) for state in document["forecasts"]]
+    learner.previous = None if document["previous"] is None else forecast(document["previous"])
     return learner
 
 
-def _forecast(state: Mapping[str, Any], learner: Learner, experts: list[Expert]) -> Forecast:
-    names = _plain_names(learner)
-    named = {key: _named(state[key], names) for key in ("candidates", "belief")}
-    offsets = learner.changes.restored_offsets(state.get("offsets", ()))
-    return Forecast.restored({**state, **named}, experts, offsets)
-
-
-def _plain_names(learner: Learner) -> list[str]:
-    """Return the candidates that files of version 1 have, in their order."""
-    return [name for name in learner.prior_belief() if not name.endswith(APART) and name != LEVEL_CHANGE]
-
-
-def _named(states: Any, names: list[str]) -> dict[str, Any]:
-    """Return what is known of each candidate by its name; files of version 1 have them in the order of the table."""
-    if isinstance(states, Mapping):
-        return dict(states)
-    # What was judged before a memory was added, which is for the explanation alone, had another table.
-    return dict(zip(names, states, strict=True)) if len(states) == len(names) else {}
-
-
 def _memory(state: Mapping[str, Any], load: Callable[[str], Sketch], experts: list[Expert]) -> Memory:
-    return Memory(
-        np.inf if state["half_life"] is None else float(state["half_life"]),
-        _sketch(state["sketch"], load),
-        None if state["expert"] is None else experts[state["expert"]],
-        float(state["fresh"]),
-        float(state["age"]),
-        int(state["fits"]),
-    )
+    half_life = np.inf if state["half_life"] is None else state["half_life"]
+    expert = None if state["expert"] is None else experts[state["expert"]]
+    sketch = _sketch(state["sketch"], load)
+    return Memory(**{**state, "half_life": half_life, "sketch": sketch, "expert": expert})
 
 
 def _sketch(name: str | None, load: Callable[[str], Sketch]) -> Sketch | None:

@@ -1,12 +1,10 @@
-"""Changes of single field values: a run-length filter per value on what a robust common level of a period leaves.
+"""Changes of the level, and of single field values: run-length filters of what a forecast leaves.
 
 A value that leaves the common movement is followed by itself. Per value the filter (Bayesian online change-point
 detection) has the probabilities that nothing has changed, or that the value changed r periods ago, each with a normal
 distribution of the offset since then, in logits. How often and how far values change is learnt from all values
 together, so that few rows of one value are believed only as far as the others make it plausible.
 """
-
-from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -19,8 +17,8 @@ from numpy.typing import NDArray
 from mcnet._shared.arrays import FloatArray, IndexArray, sigmoid, sums_by
 from mcnet.rows.contexts import ANY, Contexts
 
-FOLLOWED = ("everything", "stack", "careful stack")
-"""The candidates whose deviations by value are filtered. Those of a level alone share the filter of everything."""
+FOLLOWED = ("everything", "stack")
+"""The forecasts that have filters of values beside them."""
 LONGEST_RUN = 12
 """Runs of this many periods or more are one state."""
 EXPECTED_HAZARD = 0.0015
@@ -33,7 +31,7 @@ EXPECTED_CHANGES = 4.0
 """… counting as this many changes."""
 LARGEST_HAZARD = 0.05
 RETURN_CHANCE = 0.02
-"""The chance per period that a changed value is again where the candidate has it, which learns as well."""
+"""The chance per period that a changed value is again where the forecast has it, which learns as well."""
 WALK_VARIANCE = 2e-4
 """What the offset of a changed value moves in a period, in squared logits."""
 UNCONFIRMED = 0.5
@@ -49,12 +47,149 @@ TRUSTED_SURPRISE = 2.0
 LEVEL_STEPS, FIRST_STEPS, MODE_STEPS = 10, 3, 5
 
 _State = NDArray[np.float32]
-_NUMBERS = ("changes", "squares", "exposure", "excess", "size")
+
+
+@dataclass(frozen=True)
+class AlikeRows:
+    """The rows of each group in a period as a binomial number of alike rows, with the same mean and information."""
+
+    positives: FloatArray
+    expected: FloatArray
+    information: FloatArray
+    level_variance: FloatArray | float = 0.0
+
+    @property
+    def number_and_logit(self) -> tuple[FloatArray, FloatArray]:
+        """The number of alike rows, and the logit of their rate."""
+        expected = np.maximum(self.expected, 1e-9)
+        rate = 1.0 - np.clip(self.information, 1e-9 * expected, (1.0 - 1e-9) * expected) / expected
+        return np.maximum(expected / rate, self.positives), np.log(rate) - np.log1p(-rate)
+
+    def marginal(self, mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return Laplace's log-likelihood under offsets N(mean, variance), and mode and variance of the posterior.
+
+        It is exact to the skewness of few positives, which a normal approximation in logits takes for changes.
+        """
+        number, centre, positives = (part[..., None] for part in (*self.number_and_logit, self.positives))
+        variance = np.maximum(variance, 1e-9)
+        mode = mean.copy()
+        for _ in range(MODE_STEPS):
+            chance = sigmoid(centre + mode)
+            step = positives - number * chance - (mode - mean) / variance
+            mode += np.clip(step / (number * chance * (1.0 - chance) + 1.0 / variance), -1.0, 1.0)
+        logit = centre + mode
+        chance = sigmoid(logit)
+        curvature = number * chance * (1.0 - chance)
+        likelihood = positives * logit - number * np.logaddexp(0.0, logit) - (mode - mean) ** 2 / (2.0 * variance)
+        return likelihood - 0.5 * np.log1p(variance * curvature), mode, 1.0 / (curvature + 1.0 / variance)
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Run-length filters `[forecasts, values, runs]`: state 0 is no change, state r a change r periods ago."""
+
+    weight: _State
+    mean: _State
+    variance: _State
+
+    @staticmethod
+    def still(forecasts: int, values: int) -> "Runs":
+        """Return filters of values of which none has changed."""
+        weight, mean, variance = np.zeros((3, forecasts, values, LONGEST_RUN + 1), dtype=np.float32)
+        weight[:, :, 0] = 1.0
+        return Runs(weight, mean, variance)
+
+    def grown(self, values: int) -> "Runs":
+        """Return filters of so many values; of the new ones none has changed."""
+        new = Runs.still(len(self.weight), values - self.weight.shape[1])
+        pairs = zip(vars(self).values(), vars(new).values(), strict=True)
+        return Runs(*(np.concatenate(pair, axis=1) for pair in pairs))
+
+    def means(self) -> FloatArray:
+        """Return the mean of each offset `[forecasts, values]`."""
+        return np.asarray((self.weight.astype(np.float64) * self.mean).sum(axis=2))
+
+    def served(self) -> tuple[FloatArray, FloatArray]:
+        """Return each offset as it is served, and its variance, both `[forecasts, values]`.
+
+        It is the mean times the probability of a change: a doubtful change counts little, and a real one is soon
+        beyond doubt. Of one that a single period has shown, `UNCONFIRMED` counts.
+        """
+        weight = self.weight.astype(np.float64)
+        counted = np.where(np.arange(LONGEST_RUN + 1) == 1, UNCONFIRMED, 1.0)
+        offset = (1.0 - weight[:, :, 0]) * ((weight * self.mean) @ counted)
+        # The mean square about what is served, which lies below the mean.
+        square = (weight * (self.mean.astype(np.float64) ** 2 + self.variance)).sum(axis=2)
+        return offset, np.maximum(square - 2.0 * offset * self.means() + offset**2, 0.0)
+
+    def moved(self) -> tuple[FloatArray, FloatArray]:
+        """Return the probability of a change, and that times the mean run since in periods `[forecasts, values]`."""
+        weight = self.weight[:, :, 1:].astype(np.float64)
+        return weight.sum(axis=2), weight @ np.arange(1.0, LONGEST_RUN + 1.0)
+
+    def learnt(
+        self,
+        rows: AlikeRows,
+        seen: NDArray[np.bool_],
+        step: float,
+        *,
+        effect: float,
+        hazard: float = EXPECTED_HAZARD,
+        deviation: float = EXPECTED_DEVIATION,
+    ) -> "Runs":
+        """Return the filters after a period, which is a step of so many usual ones; unseen values wait."""
+        weight, mean, variance = (part.astype(np.float64) for part in (self.weight, self.mean, self.variance))
+        hazard, back = step * hazard, step * RETURN_CHANCE
+        stay = 1.0 - hazard - back
+        before, at, spread = np.zeros_like(weight), np.zeros_like(mean), np.zeros_like(variance)
+        before[..., 0] = weight[..., 0] * (1.0 - hazard) + back * weight[..., 1:].sum(axis=-1)
+        before[..., 1], spread[..., 1] = hazard, deviation**2
+        before[..., 2:], at[..., 2:], spread[..., 2:] = weight[..., 1:-1] * stay, mean[..., 1:-1], variance[..., 1:-1]
+        oldest = weight[..., -1] * stay
+        total = before[..., -1] + oldest + 1e-300
+        for moments, old in ((at, mean), (spread, variance)):
+            moments[..., -1] = (before[..., -1] * moments[..., -1] + oldest * old[..., -1]) / total
+        before[..., -1] = total
+        spread[..., 2:] += step * WALK_VARIANCE
+        noise = effect + np.asarray(rows.level_variance)[..., None]
+        likelihood, mode, width = rows.marginal(at, spread + noise)
+        gain = spread / (spread + noise)
+        there = seen[:, None]
+        posterior = np.log(before + 1e-300) + np.where(there, likelihood, 0.0)
+        posterior = np.exp(posterior - posterior.max(axis=-1, keepdims=True))
+        return Runs(
+            (posterior / posterior.sum(axis=-1, keepdims=True)).astype(np.float32),
+            np.where(there, at + gain * (mode - at), at).astype(np.float32),
+            np.where(there, spread - gain * spread * (1.0 - width / (spread + noise)), spread).astype(np.float32),
+        )
+
+    def without(self, values: NDArray[np.bool_]) -> "Runs":
+        """Return the same filters in which some values have not changed."""
+        still = Runs.still(*self.weight.shape[:2])
+        pairs = zip(vars(self).values(), vars(still).values(), strict=True)
+        return Runs(*(np.where(values[:, None], none, here) for here, none in pairs))
+
+    def rebased(self, movement: FloatArray) -> "Runs":
+        """Return the same filters beside forecasts that have moved `[forecasts, values]` by what they have learnt."""
+        mean = self.mean.copy()
+        mean[:, :, 1:] -= movement[:, :, None].astype(np.float32)
+        return replace(self, mean=mean)
+
+    def state(self) -> list[str]:
+        """Return the state as JSON-able values, exact to the bit."""
+        parts = (np.ascontiguousarray(part, dtype="<f4").tobytes() for part in vars(self).values())
+        return [base64.b64encode(part).decode("ascii") for part in parts]
+
+    @staticmethod
+    def restored(state: Sequence[str], forecasts: int) -> "Runs":
+        """Return the filters that `state` described."""
+        parts = (np.frombuffer(base64.b64decode(part, validate=True), dtype="<f4") for part in state)
+        return Runs(*(part.astype(np.float32).reshape(forecasts, -1, LONGEST_RUN + 1) for part in parts))
 
 
 @dataclass(frozen=True, eq=False)
 class ValueOffsets:
-    """The offset of each field value, beside each of the `FOLLOWED` candidates, and its variance.
+    """The offset of each field value, beside each of the `FOLLOWED` forecasts, and its variance.
 
     The offsets of a field sum to zero over its rows. What they have in common is the offset of all rows: that of values
     which are not known, too.
@@ -63,12 +198,12 @@ class ValueOffsets:
     values: tuple[dict[str | None, int], ...] = ()
     """Per field, the index of each value."""
     means: tuple[FloatArray, ...] = ()
-    """Per field `[followed, values]`."""
+    """Per field `[forecasts, values]`."""
     variances: tuple[FloatArray, ...] = ()
     of_all_rows: FloatArray = field(default_factory=lambda: np.zeros(len(FOLLOWED)))
 
     def of_contexts(self, contexts: Contexts) -> tuple[FloatArray, FloatArray]:
-        """Return offsets and variances of contexts, both `[contexts, followed]`.
+        """Return offsets and variances of contexts, both `[contexts, forecasts]`.
 
         A value that is not known may have moved as far as the known ones: its variance is their mean square.
         """
@@ -85,192 +220,22 @@ class ValueOffsets:
 
     def state(self) -> dict[str, Any]:
         """Return the numbers as JSON-able values; the index is kept with the filters."""
-        arrays = {"means": self.means, "variances": self.variances}
-        numbers = {name: [array.tolist() for array in of_fields] for name, of_fields in arrays.items()}
-        return {**numbers, "of_all_rows": self.of_all_rows.tolist()}
-
-
-@dataclass(frozen=True, eq=False)
-class FieldRuns:
-    """The filters of one field's values, beside each of the `FOLLOWED` candidates: `[followed, values, runs]`.
-
-    State 0 is no change, state r a change r periods ago.
-    """
-
-    weight: _State
-    mean: _State
-    variance: _State
-
-    @staticmethod
-    def none() -> FieldRuns:
-        """Return filters of no value."""
-        empty = np.zeros((len(FOLLOWED), 0, LONGEST_RUN + 1), dtype=np.float32)
-        return FieldRuns(empty, empty, empty)
-
-    def grown(self, values: int) -> FieldRuns:
-        """Return filters of more values; of the new ones none has changed."""
-        new = values - self.weight.shape[1]
-        if new <= 0:
-            return self
-        more = np.zeros((len(FOLLOWED), new, LONGEST_RUN + 1), dtype=np.float32)
-        still = more.copy()
-        still[:, :, 0] = 1.0
-        pairs = ((self.weight, still), (self.mean, more), (self.variance, more))
-        return FieldRuns(*(np.concatenate(pair, axis=1) for pair in pairs))
-
-    def means(self) -> FloatArray:
-        """Return the mean of each value's offset `[followed, values]`."""
-        return np.asarray((self.weight.astype(np.float64) * self.mean).sum(axis=2))
-
-    def served(self) -> tuple[FloatArray, FloatArray]:
-        """Return the offset of each value as it is served, and its variance, both `[followed, values]`.
-
-        It is the mean times the probability of a change: a doubtful change counts little, and a real one is soon
-        beyond doubt. Of one that a single period has shown, `UNCONFIRMED` counts.
-        """
-        weight = self.weight.astype(np.float64)
-        counted = np.where(np.arange(LONGEST_RUN + 1) == 1, UNCONFIRMED, 1.0)
-        offset = (1.0 - weight[:, :, 0]) * ((weight * self.mean) @ counted)
-        # The mean square about what is served, which lies below the mean.
-        square = (weight * (self.mean.astype(np.float64) ** 2 + self.variance)).sum(axis=2)
-        return offset, np.maximum(square - 2.0 * offset * self.means() + offset**2, 0.0)
-
-    def moved(self, share: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the probability that a value has changed, and the mean run since, in periods.
-
-        Parameters
-        ----------
-        share : of each of the `FOLLOWED` candidates.
-        """
-        weight = np.tensordot(share, self.weight.astype(np.float64), 1)[:, 1:]
-        moved = weight.sum(axis=1)
-        return moved, weight @ np.arange(1.0, LONGEST_RUN + 1.0) / np.maximum(moved, 1e-12)
-
-    def learnt(
-        self, which: int, seen: NDArray[np.bool_], rows: AlikeRows, changes: ValueChanges, step: float
-    ) -> tuple[FloatArray, ...]:
-        """Return weight, mean and variance of one candidate's filters after a period."""
-        weight, mean, variance = (part[which].astype(np.float64) for part in (self.weight, self.mean, self.variance))
-        hazard, back, deviation = step * changes.hazard, step * RETURN_CHANCE, changes.deviation
-        stay = 1.0 - hazard - back
-        before, at, spread = np.zeros_like(weight), np.zeros_like(mean), np.zeros_like(variance)
-        before[:, 0] = weight[:, 0] * (1.0 - hazard) + back * weight[:, 1:].sum(axis=1)
-        before[:, 1], spread[:, 1] = hazard, deviation**2
-        before[:, 2:], at[:, 2:], spread[:, 2:] = weight[:, 1:-1] * stay, mean[:, 1:-1], variance[:, 1:-1]
-        oldest = weight[:, -1] * stay
-        total = before[:, -1] + oldest + 1e-300
-        for moments, old in ((at, mean), (spread, variance)):
-            moments[:, -1] = (before[:, -1] * moments[:, -1] + oldest * old[:, -1]) / total
-        before[:, -1] = total
-        spread[:, 2:] += step * WALK_VARIANCE
-        noise = changes.effect + rows.level_variance
-        likelihood, mode, width = rows.marginal(at, spread + noise)
-        gain = spread / (spread + noise)
-        there = seen[:, None]
-        posterior = np.log(before + 1e-300) + np.where(there, likelihood, 0.0)
-        posterior = np.exp(posterior - posterior.max(axis=1, keepdims=True))
-        return (
-            posterior / posterior.sum(axis=1, keepdims=True),
-            np.where(there, at + gain * (mode - at), at),
-            np.where(there, spread - gain * spread * (1.0 - width / (spread + noise)), spread),
-        )
+        means, variances = ([part.tolist() for part in parts] for parts in (self.means, self.variances))
+        return {"means": means, "variances": variances, "of_all_rows": self.of_all_rows.tolist()}
 
 
 @dataclass(frozen=True)
-class AlikeRows:
-    """The rows of each value in a period as a binomial number of alike rows, with the same mean and information."""
-
-    positives: FloatArray
-    expected: FloatArray
-    information: FloatArray
-    level_variance: float = 0.0
-
-    @property
-    def number_and_logit(self) -> tuple[FloatArray, FloatArray]:
-        """The number of alike rows, and the logit of their rate."""
-        expected = np.maximum(self.expected, 1e-9)
-        rate = 1.0 - np.clip(self.information, 1e-9 * expected, (1.0 - 1e-9) * expected) / expected
-        return np.maximum(expected / rate, self.positives), np.log(rate) - np.log1p(-rate)
-
-    def marginal(self, mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return Laplace's log-likelihood under offsets N(mean, variance), and mode and variance of the posterior.
-
-        It is exact to the skewness of few positives, which a normal approximation in logits takes for changes.
-        """
-        number, centre, positives = (part[:, None] for part in (*self.number_and_logit, self.positives))
-        variance = np.maximum(variance, 1e-9)
-        mode = mean.copy()
-        for _ in range(MODE_STEPS):
-            chance = sigmoid(centre + mode)
-            step = positives - number * chance - (mode - mean) / variance
-            mode += np.clip(step / (number * chance * (1.0 - chance) + 1.0 / variance), -1.0, 1.0)
-        logit = centre + mode
-        chance = sigmoid(logit)
-        curvature = number * chance * (1.0 - chance)
-        likelihood = positives * logit - number * np.logaddexp(0.0, logit) - (mode - mean) ** 2 / (2.0 * variance)
-        return likelihood - 0.5 * np.log1p(variance * curvature), mode, 1.0 / (curvature + 1.0 / variance)
-
-
-@dataclass(frozen=True, eq=False)
-class LevelChanges:
-    """A run-length filter of the level of all rows beside everything: `[1, runs]`, as in `FieldRuns`."""
-
-    runs: FieldRuns = field(default_factory=lambda: FieldRuns.none().grown(1))
-
-    @property
-    def offset(self) -> float:
-        """By how many logits the level is expected to differ from that of everything."""
-        return float(self.runs.means()[0, 0])
-
-    def moved(self) -> tuple[FloatArray, FloatArray]:
-        """Return the probability that the level has changed, and the mean run since, in periods."""
-        return self.runs.moved(np.eye(len(self.runs.weight))[0])
-
-    def learnt(
-        self, logits: FloatArray, weight: FloatArray, positives: FloatArray, effect: float, step: float
-    ) -> LevelChanges:
-        """Return what is known after a period.
-
-        Parameters
-        ----------
-        logits, weight, positives : of its cells, the logits by everything.
-        effect : the variance of what one period changes, in squared logits.
-        step : how much of a usual period it is.
-        """
-        chance = sigmoid(logits)
-        sums = (positives, weight * chance, weight * chance * (1.0 - chance))
-        rows, usual = AlikeRows(*(part.sum(keepdims=True) for part in sums)), ValueChanges(excess=max(effect, 1e-6))
-        found = self.runs.learnt(0, np.array([True]), rows, usual, step)
-        return LevelChanges(FieldRuns(*(part[None].astype(np.float32) for part in found)))
-
-    def rebased(self, movement: float) -> LevelChanges:
-        """Return the same filter beside everything that has learnt the period too, and moved by so many logits."""
-        mean = self.runs.mean.copy()
-        mean[:, :, 1:] -= np.float32(movement)
-        return LevelChanges(replace(self.runs, mean=mean))
-
-    def state(self) -> list[list[float]]:
-        """Return the state as JSON-able values, exact to the bit."""
-        return [part[0, 0].tolist() for part in (self.runs.weight, self.runs.mean, self.runs.variance)]
-
-    @staticmethod
-    def restored(state: Sequence[Sequence[float]]) -> LevelChanges:
-        """Return the filter that `state` described."""
-        return LevelChanges(FieldRuns(*(np.array([[part]], dtype=np.float32) for part in state)))
-
-
-@dataclass
 class ValueChanges:
     """The filters of all values, what all of them show about changes, and since when a value moves by itself."""
 
     names: tuple[str, ...] = ()
     values: tuple[dict[str | None, int], ...] = ()
-    runs: tuple[FieldRuns, ...] = ()
+    runs: tuple[Runs, ...] = ()
     rows: tuple[FloatArray, ...] = ()
     """Per field, the rows of each value, forgotten slowly."""
     periods: tuple[str, ...] = ()
     """The latest periods, by name."""
-    since: dict[str, str] = field(default_factory=dict)
+    since: Mapping[str, str] = field(default_factory=dict)
     """The period from which on a value moves by itself, where that is likely; by "field=value"."""
     changes: float = 0.0
     """Changes that were confirmed by three periods, forgotten slowly …"""
@@ -299,6 +264,11 @@ class ValueChanges:
         """The variance of what one period changes in a value, in squared logits."""
         return min(max(self.excess / self.size, 0.0), LARGEST_EFFECT)
 
+    @property
+    def order(self) -> list[int]:
+        """The fields as they are read: the one with the fewest values first, the others see what it leaves."""
+        return sorted(range(len(self.values)), key=lambda number: len(self.values[number]))
+
     def offsets(self) -> ValueOffsets:
         """Return the present offset of each value."""
         means, variances, of_all_rows = [], [], np.zeros(len(FOLLOWED))
@@ -316,98 +286,92 @@ class ValueChanges:
         context: IndexArray,
         weight: FloatArray,
         positives: FloatArray,
-        logits: Mapping[str, FloatArray],
+        logits: FloatArray,
         period: str,
         step: float,
         known: Contexts | None = None,
-    ) -> ValueChanges:
+    ) -> "ValueChanges":
         """Return what is known after a period.
 
-        Of several fields, the one with the fewest values comes first, and the others see what is left. Of values that
-        always occur together, and so cannot be told apart, the one of the coarser field takes the change alone.
+        Of values that always occur together, and so cannot be told apart, the one of the coarser field takes the change
+        alone.
 
         Parameters
         ----------
         contexts, context, weight, positives : the cells of the period.
-        logits : of each cell, by each of the `FOLLOWED` candidates, without offsets.
+        logits : of each cell, by each of the `FOLLOWED` forecasts, without offsets `[forecasts, cells]`.
         period : its name.
         step : how much of a usual period it is.
         known : the contexts of all periods; None for those of this one.
         """
         other = self._grown(contexts)
         codes = [value_codes(index, contexts, number)[context] for number, index in enumerate(other.values)]
-        order = sorted(range(len(codes)), key=lambda number: len(other.values[number]))
-        copies = other._copies(contexts if known is None else known, order)
-        learnt: list[list[tuple[FloatArray, ...]]] = [[] for _ in codes]
-        for which, name in enumerate(FOLLOWED):
-            before = [runs.means()[which] for runs in other.runs]
-            at = logits[name] + sum(before[number][codes[number]] for number in order)
-            for number in order:
-                at = at - before[number][codes[number]]
-                size = len(other.values[number])
-                rows, residual, information = other._observed(at, before[number], codes[number], weight, positives)
-                if which == 0 and number == order[-1]:
-                    other = other._effect_learnt(residual, information)
-                seen = sums_by(codes[number], weight, size) > 0.0
-                found = other.runs[number].learnt(which, seen, rows, other, step)
-                for part, none in zip(found, (np.arange(LONGEST_RUN + 1) == 0, 0.0, 0.0), strict=True):
-                    part[copies[number]] = none
-                learnt[number].append(found)
-                at = at + (found[0] * found[1]).sum(axis=1)[codes[number]]
-                if which == 0:
-                    other = other._changes_learnt(found, seen & ~copies[number], first=number == order[0])
-        runs = [FieldRuns(*(np.stack(part).astype(np.float32) for part in zip(*one, strict=True))) for one in learnt]
+        copies = other._copies(contexts if known is None else known)
+        before = [runs.means() for runs in other.runs]
+        at, runs = logits + sum(mean[:, code] for mean, code in zip(before, codes, strict=True)), list(other.runs)
+        for number in other.order:
+            code = codes[number]
+            at = at - before[number][:, code]
+            rows, residual, information = other._observed(at, before[number], code, weight, positives)
+            if number == other.order[-1]:
+                other = other._effect_learnt(residual, information)
+            seen = sums_by(code, weight, len(other.values[number])) > 0.0
+            learnt = runs[number].learnt(
+                rows, seen, step, effect=other.effect, hazard=other.hazard, deviation=other.deviation
+            )
+            runs[number] = learnt.without(copies[number])
+            at = at + runs[number].means()[:, code]
+            other = other._changes_learnt(runs[number], seen & ~copies[number], first=number == other.order[0])
         kept = 2.0 ** (-step / ROWS_HALF_LIFE)
         rows_of = [kept * old + sums_by(code, weight, len(old)) for old, code in zip(other.rows, codes, strict=True)]
         other = replace(other, runs=tuple(runs), rows=tuple(rows_of), periods=(*self.periods, period)[-LONGEST_RUN:])
         return replace(other, since=other._since())
 
-    def rebased(self, contexts: Contexts, weight: FloatArray, movement: FloatArray) -> ValueChanges:
-        """Return the same filters beside candidates that have learnt the period too.
+    def rebased(
+        self, contexts: Contexts, context: IndexArray, weight: FloatArray, movement: FloatArray
+    ) -> "ValueChanges":
+        """Return the same filters beside forecasts that have learnt the period too.
 
-        What a candidate has taken over of the change of a value is no longer the offset's to add. What all values
-        share is nobody's own.
+        What a forecast has taken over of the change of a value is no longer the offset's to add. What all values share
+        is nobody's own.
 
         Parameters
         ----------
-        contexts, weight : of the period, which all filters know.
-        movement : by how much each of the `FOLLOWED` candidates has moved, in logits `[followed, contexts]`.
+        contexts, context, weight : the cells of the period, whose values all filters know.
+        movement : by how much each of the `FOLLOWED` forecasts has moved, in logits `[forecasts, cells]`.
         """
-        codes = [value_codes(index, contexts, number) for number, index in enumerate(self.values)]
         runs, rest = list(self.runs), movement
-        for number in sorted(range(len(codes)), key=lambda number: len(self.values[number])):
-            code, here = codes[number], runs[number]
-            moved = 1.0 - here.weight[:, :, 0].astype(np.float64)
+        for number in self.order:
+            code = value_codes(self.values[number], contexts, number)[context]
+            moved, size = 1.0 - runs[number].weight[:, :, 0].astype(np.float64), len(self.values[number])
             still = (1.0 - moved)[:, code] * weight
             rest = rest - (still * rest).sum(axis=1, keepdims=True) / (still.sum(axis=1, keepdims=True) + 1e-300)
-            rows = np.maximum(sums_by(code, weight, moved.shape[1]), 1e-300)
-            own = np.stack([sums_by(code, weight * one, moved.shape[1]) / rows for one in rest])
-            mean = here.mean.copy()
-            mean[:, :, 1:] -= own[:, :, None].astype(np.float32)
-            runs[number], rest = replace(here, mean=mean), rest - (moved * own)[:, code]
+            rows = np.maximum(sums_by(code, weight, size), 1e-300)
+            own = np.stack([sums_by(code, weight * one, size) / rows for one in rest])
+            runs[number], rest = runs[number].rebased(own), rest - (moved * own)[:, code]
         return replace(self, runs=tuple(runs))
 
-    def _grown(self, contexts: Contexts) -> ValueChanges:
+    def _grown(self, contexts: Contexts) -> "ValueChanges":
         """Return filters that know every value of some contexts."""
-        values, runs, rows = [], [], []
-        for number, known in enumerate(contexts.values):
-            index = self.values[number] if self.values else {}
-            used = np.unique(contexts.table[:, number])
-            new = [known[code] for code in used.tolist() if code != ANY and known[code] not in index]
-            if new:
-                index = {**index, **{value: len(index) + place for place, value in enumerate(new)}}
-            values.append(index)
-            runs.append((self.runs[number] if self.runs else FieldRuns.none()).grown(len(index)))
-            before = self.rows[number] if self.rows else np.zeros(0)
-            rows.append(np.append(before, np.zeros(len(index) - len(before))))
-        names = tuple(contexts.names)
-        return replace(self, names=names, values=tuple(values), runs=tuple(runs), rows=tuple(rows))
+        size = len(contexts.names)
+        old = self
+        if not self.names:
+            none = Runs.still(len(FOLLOWED), 0)
+            old = replace(self, values=({},) * size, runs=(none,) * size, rows=(np.zeros(0),) * size)
+        values = []
+        for number, (index, names) in enumerate(zip(old.values, contexts.values, strict=True)):
+            used = np.unique(contexts.table[:, number]).tolist()
+            new = [names[code] for code in used if code != ANY and names[code] not in index]
+            values.append({**index, **{value: len(index) + place for place, value in enumerate(new)}})
+        runs = tuple(one.grown(len(index)) for one, index in zip(old.runs, values, strict=True))
+        rows = (np.append(one, np.zeros(len(index) - len(one))) for one, index in zip(old.rows, values, strict=True))
+        return replace(self, names=tuple(contexts.names), values=tuple(values), runs=runs, rows=tuple(rows))
 
-    def _copies(self, known: Contexts, order: Sequence[int]) -> list[NDArray[np.bool_]]:
+    def _copies(self, known: Contexts) -> list[NDArray[np.bool_]]:
         """Return for the values of each field whether they always occur with a value of a field before it in order."""
         result = []
         for number, index in enumerate(self.values):
-            coarser = order[: order.index(number)]
+            coarser = self.order[: self.order.index(number)]
             twins = [twins_of(known, number, other) >= 0 for other in coarser]
             names = [name for name, *is_twin in zip(known.values[number], *twins, strict=True) if any(is_twin)]
             codes = [index[name] for name in names if name in index]
@@ -415,6 +379,18 @@ class ValueChanges:
         return result
 
     def _observed(
+        self, logits: FloatArray, offsets: FloatArray, code: IndexArray, weight: FloatArray, positives: FloatArray
+    ) -> tuple[AlikeRows, FloatArray, FloatArray]:
+        """Return the rows of each value beside a robust common level, for each forecast `[forecasts, values]`.
+
+        And of the first forecast the residuals with offsets, and the information.
+        """
+        found = [self._beside_others(*one, code, weight, positives) for one in zip(logits, offsets, strict=True)]
+        parts = zip(*(vars(rows).values() for rows, _, _ in found), strict=True)
+        positives, expected, information, level_variance = map(np.stack, parts)
+        return AlikeRows(positives, expected, information, level_variance), *found[0][1:]
+
+    def _beside_others(
         self, logits: FloatArray, offset: FloatArray, code: IndexArray, weight: FloatArray, positives: FloatArray
     ) -> tuple[AlikeRows, FloatArray, FloatArray]:
         """Return the rows of each value beside a robust common level; their residuals with offsets, and information.
@@ -444,11 +420,11 @@ class ValueChanges:
             sums_by(code, positives, size),
             sums_by(code, weight * chance, size),
             sums_by(code, weight * chance * (1.0 - chance), size),
-            1.0 / (float(own.sum()) + 1.0),
+            np.full(size, 1.0 / (float(own.sum()) + 1.0)),
         )
         return rows, residual, information
 
-    def _effect_learnt(self, residual: FloatArray, information: FloatArray) -> ValueChanges:
+    def _effect_learnt(self, residual: FloatArray, information: FloatArray) -> "ValueChanges":
         large = information > 2.0
         information, squared = information[large], residual[large] ** 2
         kept, size = 2.0 ** (-1.0 / EFFECT_HALF_LIFE), float(information @ information)
@@ -457,9 +433,9 @@ class ValueChanges:
         beyond = np.minimum(squared - information, 9.0 * information * (1.0 + self.effect * information))
         return replace(self, excess=kept * self.excess + float(beyond.sum()) / size, size=kept * self.size + 1.0)
 
-    def _changes_learnt(self, found: tuple[FloatArray, ...], seen: NDArray[np.bool_], *, first: bool) -> ValueChanges:
+    def _changes_learnt(self, found: Runs, seen: NDArray[np.bool_], *, first: bool) -> "ValueChanges":
         """Return what is known about changes, those three periods ago counted, which three periods have confirmed."""
-        weight, mean, variance = (part[seen, 3] for part in found)
+        weight, mean, variance = (part[0, seen, 3].astype(np.float64) for part in vars(found).values())
         kept = 2.0 ** (-1.0 / CHANGES_HALF_LIFE) if first else 1.0
         return replace(
             self,
@@ -481,42 +457,33 @@ class ValueChanges:
                 result[key] = self.since.get(key, began) if run == LONGEST_RUN else began
         return result
 
-    # -- files --------------------------------------------------------------------------------------------------------
-
     def state(self) -> dict[str, Any]:
         """Return the state as JSON-able values, exact to the bit."""
         return {
-            "names": list(self.names),
+            **vars(self),
             "values": [list(index) for index in self.values],
-            "runs": [[_packed(part) for part in (runs.weight, runs.mean, runs.variance)] for runs in self.runs],
-            "periods": list(self.periods),
-            "since": self.since,
+            "runs": [runs.state() for runs in self.runs],
             "rows": [rows.tolist() for rows in self.rows],
-            **{name: getattr(self, name) for name in _NUMBERS},
         }
 
     @staticmethod
-    def restored(state: Mapping[str, Any]) -> ValueChanges:
+    def restored(state: Mapping[str, Any]) -> "ValueChanges":
         """Return the filters that `state` described."""
-        values = tuple({value: code for code, value in enumerate(known)} for known in state["values"])
-        pairs = zip(state["runs"], values, strict=True)
-        runs = tuple(FieldRuns(*(_unpacked(part, len(index)) for part in parts)) for parts, index in pairs)
-        names, periods = tuple(state["names"]), tuple(state["periods"])
-        # Files of before have no rows.
-        rows = tuple(np.array(rows, dtype=np.float64) for rows in state.get("rows", [[0.0] * len(v) for v in values]))
-        numbers = {name: float(state[name]) for name in _NUMBERS}
-        return ValueChanges(names, values, runs, rows, periods, dict(state["since"]), **numbers)
+        parts = {
+            "names": tuple(state["names"]),
+            "values": tuple({value: code for code, value in enumerate(known)} for known in state["values"]),
+            "runs": tuple(Runs.restored(runs, len(FOLLOWED)) for runs in state["runs"]),
+            "rows": tuple(np.array(rows, dtype=np.float64) for rows in state["rows"]),
+            "periods": tuple(state["periods"]),
+        }
+        return ValueChanges(**{**state, **parts})
 
-    def restored_offsets(self, state: Mapping[str, Any] | Sequence[Any]) -> ValueOffsets:
+    def restored_offsets(self, state: Mapping[str, Any]) -> ValueOffsets:
         """Return the offsets that `ValueOffsets.state` described."""
-        if not isinstance(state, Mapping):  # files of before
-            both = {name: [one[k] for one in state] for k, name in enumerate(("means", "variances"))}
-            state = {**both, "of_all_rows": [0.0] * len(FOLLOWED)}
         means, variances = (
             tuple(np.array(one, dtype=np.float64) for one in state[name]) for name in ("means", "variances")
         )
-        of_all_rows = np.array(state["of_all_rows"], dtype=np.float64)
-        return ValueOffsets(self.values[: len(means)], means, variances, of_all_rows)
+        return ValueOffsets(self.values[: len(means)], means, variances, np.array(state["of_all_rows"]))
 
 
 def twins_of(contexts: Contexts, field: int, other: int) -> NDArray[np.int64]:
@@ -535,12 +502,3 @@ def value_codes(index: Mapping[str | None, int], contexts: Contexts, number: int
     """Return the index of each context's value of a field; -1 for one that is not known."""
     codes = np.array([*(index.get(value, -1) for value in contexts.values[number]), -1], dtype=np.int64)
     return codes[contexts.table[:, number]]  # the last entry answers for ANY, which is -1
-
-
-def _packed(numbers: _State) -> str:
-    return base64.b64encode(np.ascontiguousarray(numbers, dtype="<f4").tobytes()).decode("ascii")
-
-
-def _unpacked(text: str, values: int) -> _State:
-    numbers = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4").astype(np.float32)
-    return numbers.reshape(len(FOLLOWED), values, LONGEST_RUN + 1)
