@@ -25,7 +25,7 @@ from mcnet.tracking.memories import Memory, coarse
 # Forecasters: whatever predicts a period from the periods before it.
 
 BASE, TRACKER = "base scores", "tracker"
-BELIEF_PARTS = ("memory", "weight of curves", "weight of level", "belief", "period effects")
+BELIEF_PARTS = ("memory", "weight", "belief", "period effects")
 """The parts of a tracker's explanation that a backtest keeps for each period."""
 
 
@@ -86,7 +86,8 @@ class MemoryForecaster:
         elapsed, self._position = position - self._position, position
         try:
             with warnings.catch_warnings(action="ignore"):
-                self.memory.learn(sketch.pooled() if self._pools else sketch, elapsed, self._method)
+                self.memory = self.memory.added(sketch.pooled() if self._pools else sketch, elapsed)
+                self.memory = self.memory.fitted(self._method)
         except McnetError:
             self.failures += 1
 

@@ -22,8 +22,8 @@ from mcnet.tracking.value_changes import FOLLOWED, ValueOffsets
 
 # The candidates, and the belief in each, learnt by tempered likelihood with a fixed share.
 
-PRIOR_EVERYTHING, PRIOR_STACK, PRIOR_OTHERS = 0.80, 0.12, 0.08
-"""The prior belief in everything, in the stack, and in all other candidates together."""
+PRIOR_EVERYTHING, PRIOR_STACK, PRIOR_LEVEL, PRIOR_OTHERS = 0.63, 0.25, 0.05, 0.07
+"""The prior belief in everything, in the stack, in the level since a change, and in all others together."""
 PRIOR_APART = 0.85
 """The share of a candidate's prior belief that goes to the same one with values apart."""
 SWITCH_CHANCE = 0.005
@@ -52,8 +52,9 @@ def expert_names(half_lives: Sequence[float]) -> list[str]:
 
 def candidates_of(half_lives: Sequence[float]) -> list[Candidate]:
     """Return all candidates: the experts, what is made of these, and last those that follow values by themselves."""
-    names = [*expert_names(half_lives), STACK, CHANGED_LEVEL]
-    priors = dict.fromkeys(names, PRIOR_OTHERS / (len(names) - 2)) | {EVERYTHING: PRIOR_EVERYTHING, STACK: PRIOR_STACK}
+    names = expert_names(half_lives)
+    priors = dict.fromkeys(names, PRIOR_OTHERS / (len(names) - 1))
+    priors |= {EVERYTHING: PRIOR_EVERYTHING, STACK: PRIOR_STACK, CHANGED_LEVEL: PRIOR_LEVEL}
     twice = {EVERYTHING: 0, STACK: 1, CHANGED_LEVEL: 0}
     plain = (Candidate(name, prior * (1.0 - PRIOR_APART * (name in twice))) for name, prior in priors.items())
     return [*plain, *(Candidate(name, PRIOR_APART * priors[name], offsets) for name, offsets in twice.items())]
@@ -82,11 +83,13 @@ def learnt_belief(
 
 EVIDENCE_HALF_LIFE = 1000.0
 """Periods over which evidence about the weights is forgotten by half."""
+MORE_OF_EVERYTHING = 0.3
+"""The part of the prior weights that everything has alone; the rest is equal for all."""
 WEIGHT_DEVIATION = 0.2
-"""The prior standard deviation of a weight around equal weights."""
+"""The prior standard deviation of a weight around these."""
 SUM_DEVIATION = 0.15
 """The prior standard deviation of the sum of the weights around 1."""
-SEASON_DEVIATION = 0.25
+SEASON_DEVIATION = 0.5
 """The prior standard deviation of the weight of a season, around 0."""
 
 
@@ -107,7 +110,7 @@ class Stack:
     def begun(size: int) -> "Stack":
         """Return the stack before any evidence, for this many experts, the base scores among them."""
         whole = size + NUMBER_OF_SEASONS
-        return Stack(np.zeros((whole, whole)), np.zeros(whole), _equal_weights(whole))
+        return Stack(np.zeros((whole, whole)), np.zeros(whole), _prior_weights(whole))
 
     def learnt(
         self,
@@ -139,7 +142,7 @@ class Stack:
         experts = len(pull) - NUMBER_OF_SEASONS
         precision = np.diag(np.repeat([WEIGHT_DEVIATION, SEASON_DEVIATION], [experts, NUMBER_OF_SEASONS]) ** -2.0)
         precision[:experts, :experts] += SUM_DEVIATION**-2.0
-        factor, right = np.linalg.cholesky(curvature + precision), pull + precision @ _equal_weights(len(pull))
+        factor, right = np.linalg.cholesky(curvature + precision), pull + precision @ _prior_weights(len(pull))
         return Stack(curvature, pull, np.asarray(nnls(factor.T, solve_triangular(factor, right, lower=True))[0]))
 
     def doubled(self, index: int) -> "Stack":
@@ -158,9 +161,11 @@ class Stack:
         return Stack(**{name: np.array(array, dtype=np.float64) for name, array in state.items()})
 
 
-def _equal_weights(size: int) -> FloatArray:
+def _prior_weights(size: int) -> FloatArray:
     experts = size - NUMBER_OF_SEASONS
-    return np.append(np.full(experts, 1.0 / experts), np.zeros(NUMBER_OF_SEASONS))
+    weights = np.full(experts, (1.0 - MORE_OF_EVERYTHING) / experts)
+    weights[-2] += MORE_OF_EVERYTHING  # the last expert has the base scores
+    return np.append(weights, np.zeros(NUMBER_OF_SEASONS))
 
 
 # A forecast: what a tracker expects of the coming period, as one rising function per context.

@@ -331,7 +331,7 @@ class Learner:
             self._judge(judged, seen.features if judged is seen.forecast else judged.of_cells(new), new, step)
         if self.given_memories is None and self.learnt >= self.memories[-2].half_life * MEMORY_RATIO:
             self._lengthen()
-        self.memories = [memory.learnt(new, step, self.method) for memory in self.memories]
+        self.memories = [memory.added(new, step).fitted(self.method) for memory in self.memories]
         if seen is not None:
             self._rebase_changes(new, seen)
         self.previous = self.forecasts[-1] if self.forecasts else None
@@ -508,7 +508,7 @@ class Learner:
         for index, memory in enumerate(self.memories):
             fading = 2.0 ** (-behind / memory.half_life)
             if fading > SMALLEST_FADING:
-                self.memories[index] = memory.learnt(fading * suspect.rows, 0.0, self.method)
+                self.memories[index] = memory.added(fading * suspect.rows, 0.0).fitted(self.method)
         self._add_forecast(self.position + self.clock.waiting)
 
     # -- serving ------------------------------------------------------------------------------------------------------

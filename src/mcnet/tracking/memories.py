@@ -405,8 +405,8 @@ class Memory:
     fits: int = 0
     """How many fits there were."""
 
-    def learnt(self, new: Sketch, step: float, method: str) -> "Memory":
-        """Return the memory after a period: faded, with its rows, and fitted again if enough of them are new."""
+    def added(self, new: Sketch, step: float) -> "Memory":
+        """Return the memory faded by a step, with the rows of a period."""
         fading = 2.0 ** (-step / self.half_life)
         if self.sketch is None or fading <= SMALLEST_FADING:
             sketch, age = new, 0.0
@@ -414,18 +414,21 @@ class Memory:
             old = fading * self.sketch if fading < 1.0 else self.sketch
             sketch, age = old + new, (self.age + step) * old.total_weight / (old.total_weight + new.total_weight)
             sketch = pruned(sketch) if np.isfinite(self.half_life) else sketch
-        fresh = fading * self.fresh + new.total_weight
-        share = REFIT_SHARE_OF_SEVERAL if has_several_fields(new) else REFIT_SHARE
-        share = share if np.isfinite(self.half_life) else REFIT_SHARE_OF_EVERYTHING
-        other = replace(self, sketch=sketch, age=age, fresh=fresh)
-        if not tells_a_curve(sketch):
-            return other if self.fits else replace(other, expert=level_of(sketch))  # the last curve stays
-        return other if self.fits and fresh < share * sketch.total_weight else other._fitted(sketch, method)
+        return replace(self, sketch=sketch, age=age, fresh=fading * self.fresh + new.total_weight)
 
-    def _fitted(self, sketch: Sketch, method: str) -> "Memory":
+    def fitted(self, method: str) -> "Memory":
+        """Return the memory with a fit to its rows, if enough of them are new."""
+        sketch = self.sketch
+        assert sketch is not None
+        if not tells_a_curve(sketch):
+            return self if self.fits else replace(self, expert=level_of(sketch))  # the last curve stays
+        share = REFIT_SHARE_OF_SEVERAL if has_several_fields(sketch) else REFIT_SHARE
+        share = share if np.isfinite(self.half_life) else REFIT_SHARE_OF_EVERYTHING
+        if self.fits and self.fresh < share * sketch.total_weight:
+            return self
         afresh = self.fits in EARLY_FITS_AFRESH or self.fits % FITS_FROM_ONE_START == 0
-        found = fit_expert(method, sketch, None if afresh else self.expert)
-        return replace(self, expert=found, fresh=0.0, fits=self.fits + 1)
+        expert = fit_expert(method, sketch, None if afresh else self.expert)
+        return replace(self, expert=expert, fresh=0.0, fits=self.fits + 1)
 
 
 def has_several_fields(sketch: Sketch) -> bool:
