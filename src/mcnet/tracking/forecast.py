@@ -85,7 +85,7 @@ EVIDENCE_HALF_LIFE = 1000.0
 """Periods over which evidence about the weights is forgotten by half."""
 MORE_OF_EVERYTHING = 0.3
 """The part of the prior weights that everything has alone; the rest is equal for all."""
-WEIGHT_DEVIATION = 0.2
+WEIGHT_DEVIATION = 0.3
 """The prior standard deviation of a weight around these."""
 SUM_DEVIATION = 0.15
 """The prior standard deviation of the sum of the weights around 1."""
