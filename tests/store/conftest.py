@@ -8,10 +8,11 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.store.store import Store
 
 
-def rows(seed, number=50):
+def rows(seed, number=50, field=True):
     rng = np.random.default_rng(seed)
     score = rng.random(number)
-    return Sketch.from_rows(score, rng.random(number) < score, field=rng.choice(["NL", "FR"], number))
+    names = rng.choice(["NL", "FR"], number) if field else None
+    return Sketch.from_rows(score, rng.random(number) < score, field=names)
 
 
 def model(seed):
@@ -23,3 +24,14 @@ def model(seed):
 @pytest.fixture
 def store(store_address):
     return Store(store_address)
+
+
+@pytest.fixture
+def opened(store_address):
+    """A function that opens the journal of a head of a store on either database."""
+    return lambda name: Store(store_address).journal(name)
+
+
+@pytest.fixture
+def journal(opened):
+    return opened("journal")

@@ -371,25 +371,6 @@ def test_a_released_period_stays_released_until_it_has_other_rows(store):
         journal.release(9)
 
 
-def test_rows_that_change_while_a_period_is_merged_are_merged_as_they_are_then(store, monkeypatch):
-    journal = store.journal("ctr")
-    for source in "ab":
-        for period in (1, 2):
-            journal.add(rows(ord(source)), period, source=source)
-    merged = Sketch.merged
-    other = Store(store.database.given).journal("ctr")
-
-    def slow(sketches):
-        monkeypatch.undo()
-        other.add(rows(7), 1, source="b", replace=True)
-        return merged(sketches)
-
-    monkeypatch.setattr("mcnet.store.journal.Sketch.merged", slow)
-    assert journal.compact() == 1
-    assert journal.sketch(until=1) == rows(ord("a")) + rows(7)
-    assert journal.verify() == []
-
-
 def test_the_values_of_rows_are_kept(store):
     valued = Sketch.from_rows([0.1, 0.4, 0.2], [0, 1, 0], value=[1.0, 2.5, 0.5])
     store.journal().add(valued, 1, source="a")
