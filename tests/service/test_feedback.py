@@ -20,7 +20,7 @@ from mcnet.errors import InputError
 from mcnet.operations.service.feedback import Inbox, named_period
 from mcnet.operations.service.problems import Problem
 from mcnet.operations.service.served import ServedHeads
-from mcnet.operations.service.settings import ServiceSettings, log_event
+from mcnet.operations.service.settings import ServiceSettings
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.journal import Journal
 from mcnet.store.store import Store
@@ -185,7 +185,7 @@ def inbox(tmp_path, monkeypatch, every="1h"):
     """Return what takes rows in without HTTP, and its journal."""
     store = Store(tmp_path / "ads.db")
     store.configure("ctr", every=every)
-    heads = ServedHeads(store, "ctr", log_event)
+    heads = ServedHeads(store, "ctr")
     taken = Inbox(ServiceSettings(store.name), heads)
     score, label, country = rows(5, 40)
     sent = {

@@ -1,7 +1,9 @@
 """The process: metrics over all workers, a worker that dies, a graceful end, wrong starts, and tricks with paths."""
 
 import concurrent.futures
+import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -10,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.service.running import TOKEN, free_port, running
+from tests.service.running import TOKEN, free_port, is_ready, running
 from tests.service.test_reload import alter
 
 from mcnet.cli.run import run
@@ -63,6 +65,37 @@ def test_metrics_add_up_over_workers_and_survive_one(registry, tmp_path):
         last = samples(service)
         assert last[("mcnet_requests_total", *calibrate)] == 40
         assert last["mcnet_workers",] == 2
+
+
+def test_a_worker_that_dies_again_and_again_does_not_end_the_service(registry, tmp_path):
+    with running(registry.path, tmp_path) as service:
+        for deaths in range(1, 4):
+            os.kill(service.workers()[-1], signal.SIGKILL)  # as soon as it has started
+            service.wait_for("the next worker", lambda deaths=deaths: len(service.workers()) == deaths + 1)
+        service.wait_for("an answer", lambda: is_ready(service))
+        assert [event["worker"] for event in service.events("worker died")] == [1, 1, 1]
+        assert service.change("/hold").status == 200
+        os.kill(service.workers()[-1], signal.SIGKILL)
+        service.wait_for("the death", lambda: len(service.events("worker died")) == 4)
+        assert service.stop() == 0  # also while it waits before it starts another one
+
+
+def test_more_connections_than_files_are_usual_keep_nobody_waiting(registry, tmp_path):
+    number = 1_300
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2 * number:
+        pytest.skip(f"a process may have {hard} open files here, which are too few")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * number), hard))
+    try:
+        with running(registry.path, tmp_path) as service, contextlib.ExitStack() as all_of_them:
+            address = ("127.0.0.1", service.port)
+            slow = [all_of_them.enter_context(socket.create_connection(address, 60)) for _ in range(number)]
+            for one in slow:
+                one.sendall(b"P")
+            assert service.post("/calibrate", ONE).status == 200
+            assert all(one.recv(1) == b"" for one in slow), "each is closed after a while"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_token_file_for_its_owner_alone_is_not_warned_of(tmp_path, capsys):

@@ -1,16 +1,19 @@
 """The service follows the store: promote, rollback, a damaged version, several workers, and requests meanwhile."""
 
+import asyncio
 import concurrent.futures
 import contextlib
 import resource
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tests.service.running import TOKEN, running
 
 from mcnet.calibrators.parametric import Platt
+from mcnet.operations.service.served import ServedHeads
 from mcnet.store.schema import heads, versions
 from mcnet.store.versions import Registry
 
@@ -96,6 +99,16 @@ def test_a_full_disk_is_a_503_that_says_what_is_current(pair, registry_of):
         assert "version 2 is current, held" in pair.change("/release").document["detail"]
     assert pair.change("/release").status == 200
     assert pair.events("unexpected error") == []
+
+
+def test_a_worker_that_does_not_look_is_told_to_be_late(registry, monkeypatch):
+    seen = {"mcnet_looked_at": [float("inf"), 0.0], "mcnet_worker_version": [1.0, 0.0]}
+    totals = SimpleNamespace(each=lambda name, **labels: seen[name])
+    monkeypatch.setattr("mcnet.operations.service.metrics.Totals", lambda: totals)
+    found = ServedHeads(registry.store, "default")
+    assert asyncio.run(found.everywhere(found.head(), 0.05)) == (["1", "0"], 1)
+    seen.update(mcnet_looked_at=[float("inf")] * 2, mcnet_worker_version=[1.0, 1.0])
+    assert asyncio.run(found.everywhere(found.head(), 0.05)) == (["1", "1"], 0)
 
 
 def test_an_altered_version_that_is_not_served_disturbs_no_other(registry, tmp_path):

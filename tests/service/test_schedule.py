@@ -1,6 +1,7 @@
 """`--learn`: the update job learns from the journal, and the service serves what it publishes."""
 
 import queue
+import re
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -60,6 +61,10 @@ def test_feedback_is_learnt_and_what_is_published_is_served(registry, tmp_path):
         assert '\nmcnet_alerts_waiting{head="default"} 0.0\n' in metrics
         assert "mcnet_value_pcoc{" not in metrics, "field values are hidden"
         assert '\nmcnet_update_failed{head="default"} 0.0\n' in metrics
+        for path in ("/status", "/curves", "/versions", "/"):
+            assert re.findall(r"\b(DE|FR|NL|US)\b", service.get(path).body.decode()) == [], path
+        assert service.get("/curves?country=NL").status == 403
+        assert [len(service.get("/curves").document[part]) for part in ("fields", "lines")] == [0, 1]
         assert service.change("/rollback").document["version"] == "1"
         # Rows without a period belong to the present one.
         row = {"score": [0.1], "label": [1], "field": {"country": ["NL"]}, "key": "now"}

@@ -588,6 +588,6 @@ LOOK = typer.Option(
     show_default=True,
 )
 WEBHOOK_ADDRESS = option("URL", "Send alarms, refusals and suspect periods here (https); or set MCNET_WEBHOOK.")
-FIELD_VALUES = option("HOW", "Field values in alerts and metrics: show or hide.", "show")
+FIELD_VALUES = option("HOW", "Field values in alerts, metrics and the pages of the service: show or hide.", "show")
 JSON = flag("--json", "Print JSON for a script instead.")
 QUIET = typer.Option(False, "--quiet", "-q", help="Print nothing but errors, warnings and --json.")

@@ -19,7 +19,7 @@ from mcnet.store.store import Store
 
 def make_app(settings: ServiceSettings) -> ASGIApp:
     """Return the application of one worker, which follows the store while it runs."""
-    heads = ServedHeads(Store(settings.store), settings.head, log_event)
+    heads = ServedHeads(Store(settings.store), settings.head)
     service = Service(settings, heads, Inbox(settings, heads), ServiceState(settings, heads))
 
     @asynccontextmanager

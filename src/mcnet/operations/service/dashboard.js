@@ -92,12 +92,12 @@ at("confirm-form").addEventListener("submit", async (event) => {
     await ask(pending + note, { method: "POST", headers: { Authorization: "Bearer " + at("token").value } });
     at("confirm").close();
     at("note").value = "";
-    await refresh();
   } catch (error) {
     at("wrong").textContent = error.message;
     at("wrong").hidden = false;
   }
   at("go").disabled = false;
+  await refresh().catch(trouble);
 });
 
 showCurves().catch(trouble).finally(() => { root.dataset.ready = "yes"; setTimeout(follow, REFRESH_MS); });

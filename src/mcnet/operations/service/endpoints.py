@@ -102,6 +102,8 @@ def operation(method: str, *paths: str, group: str, **more: Any) -> Callable[[Ha
     """Let a function answer a method of some paths."""
 
     def add(handler: Handler) -> Handler:
+        if not handler.__doc__:
+            raise ValueError(f"{method} {paths[0]} is not described: its handler needs a docstring")
         OPERATIONS.extend(Operation(method, path, group, handler, **more) for path in paths)
         return handler
 

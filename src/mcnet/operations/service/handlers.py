@@ -19,7 +19,6 @@ from mcnet.operations.service.inference import Inference, answer_inference, mode
 from mcnet.operations.service.problems import RETRY, Problem
 from mcnet.operations.service.served import Served, ServedVersions
 from mcnet.operations.service.settings import LARGE_BODY, log_event
-from mcnet.operations.service.state import curves_document
 from mcnet.store.versions import Registry, Version
 from mcnet.version import __version__
 
@@ -80,11 +79,10 @@ class Versions(msgspec.Struct):
     answers=(Answer, ARROW),
 )
 async def calibrate(service: Service, call: Call) -> Response:
-    """Calibrate scores.
+    """Calibrate scores: columns of rows, or records; or an Arrow IPC stream with the columns score and one per field.
 
-    Columns of rows, or a list of records; or an Arrow IPC stream with the columns score and one per field. A record
-    has the score and every field of the model under its name; other keys are ignored and counted. All rows of an
-    answer are from one version.
+    A record has the score and every field of the model under its name; other keys are ignored and counted. All rows
+    of an answer are from one version.
     """
     head, body, kind = call.served_head(service), call.content, call.media_type(ARROW)
     served, most = head.answering, service.settings.limits.rows
@@ -102,10 +100,9 @@ _MODEL = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
 
 @operation("POST", *(f"{path}/infer" for path in _MODEL), group="infer", body=(Inference,))
 async def infer(service: Service, call: Call) -> Response:
-    """Infer by the Open Inference Protocol.
+    """Infer by the Open Inference Protocol, with tensors in JSON.
 
-    Tensors are JSON. Inputs are score and one per field; outputs are calibrated, and low and high if they are asked
-    for.
+    Inputs are score and one per field; outputs are calibrated, and low and high if they are asked for.
     """
     head, served = await _named(service, call)
     call.media_type()
@@ -131,11 +128,9 @@ async def infer(service: Service, call: Call) -> Response:
     changes=True,
 )
 async def feedback(service: Service, call: Call) -> Response:
-    """Send labelled rows.
+    """Send rows with labels, or a saved sketch of them, for the journal; answered when they are on disk.
 
-    Rows with labels, or a saved sketch of them, for the journal; parameters in the query are those of Arrow and of
-    sketches. The key may be in the header Idempotency-Key, too. Answered when they are on disk; the same key and rows
-    again change nothing.
+    The same key and rows again change nothing. The key may be in the header Idempotency-Key, too.
     """
     kind = call.media_type(ARROW, SKETCH)
     sent = Sent(call.content, kind, call.query, call.headers.get("idempotency-key", ""))
@@ -148,27 +143,17 @@ async def feedback(service: Service, call: Call) -> Response:
 
 @operation("GET", "/heads", group="versions", answers=(list[HeadAbout],))
 async def list_heads(service: Service, call: Call) -> Response:
-    """List the heads.
-
-    Every model of the store by its name, with the version that is served.
-    """
-    heads = service.heads
-    return Json(
-        [
-            HeadAbout(name, None if head.current is None else head.current.name, name == heads.default)
-            for name, head in heads.by_name.items()
-        ]
-    )
+    """List every model of the store by its name, with the version that is served."""
+    heads, default = service.heads.by_name, service.heads.default
+    named = {name: None if head.current is None else head.current.name for name, head in heads.items()}
+    return Json([HeadAbout(name, version, name == default) for name, version in named.items()])
 
 
 @operation("GET", *of_heads("/versions"), group="versions", answers=(Versions,))
 async def list_versions(service: Service, call: Call) -> Response:
-    """List the versions.
-
-    Those of a head, oldest first.
-    """
-    head, public = call.served_head(service), service.settings.public
-    return Json(public(msgspec.to_builtins(await asyncio.to_thread(_versions, head))))
+    """List the versions of a head, oldest first."""
+    versions = await asyncio.to_thread(_versions, call.served_head(service))
+    return Json(service.people.told(msgspec.to_builtins(versions)))
 
 
 def _versions(head: ServedVersions) -> Versions:
@@ -188,11 +173,7 @@ _change = partial(operation, "POST", group="versions", answers=(Moved,), status=
 
 @_change(*of_heads("/versions/{version}/promote"), query=Note)
 async def promote(service: Service, call: Call) -> Response:
-    """Serve another version.
-
-    Make a version the current one. Answered when every worker serves it. A version that is not the latest is held, as
-    after a rollback.
-    """
+    """Make a version the current one, and answer when every worker serves it; one that is not the latest is held."""
     version = call.path_params["version"]
     await _known(call.served_head(service), version)
     return await _move(service, call, "promoted", Registry.promote, version)
@@ -200,39 +181,25 @@ async def promote(service: Service, call: Call) -> Response:
 
 @_change(*of_heads("/rollback"), query=Note)
 async def rollback(service: Service, call: Call) -> Response:
-    """Go back.
-
-    Make the version current that was current before, and hold it: updates publish nothing until it is released, or
-    the latest version is promoted.
-    """
+    """Go back to the version that was current before, and hold it."""
     return await _move(service, call, "rolled back", Registry.rollback)
 
 
 @_change(*of_heads("/hold"), query=Note)
 async def hold(service: Service, call: Call) -> Response:
-    """Keep the current version.
-
-    Updates learn and judge, but publish nothing until it is released, or the latest version is promoted.
-    """
+    """Keep the current version: updates publish nothing until it is released, or the latest version is promoted."""
     return await _move(service, call, "held", Registry.hold)
 
 
 @_change(*of_heads("/release"), query=Note)
 async def release(service: Service, call: Call) -> Response:
-    """Let updates publish again.
-
-    End the hold that a rollback, or the promotion of an older version, has set. The current version stays until an
-    update publishes another one.
-    """
+    """Let updates publish again; the current version stays until one does."""
     return await _move(service, call, "released", Registry.release)
 
 
 @_change(*of_heads("/reload"))
 async def reload(service: Service, call: Call) -> Response:
-    """Look at the store now.
-
-    Every worker looks for versions that have become current, instead of waiting for its next poll.
-    """
+    """Let every worker look at the store now, instead of waiting for its next poll."""
     return await _moved(service, call.served_head(service), None)
 
 
@@ -286,22 +253,18 @@ def _pointed(head: ServedVersions) -> str:
 
 @operation("GET", *of_heads("/status"), group="dashboard")
 async def status(service: Service, call: Call) -> Response:
-    """Tell the state of a head.
-
-    What the dashboard shows, and what the page of `mcnet update --status` shows.
-    """
+    """Tell the state of a head: what the dashboard and the page of `mcnet update --status` show."""
     return Json(await asyncio.to_thread(service.people.document, call.served_head(service)))
 
 
 @operation("GET", *of_heads("/curves"), group="dashboard", query=dict[str, str])
 async def curves(service: Service, call: Call) -> Response:
-    """Tell the curves that are served.
+    """Tell the curves that are served, as points: the pooled one and those of the largest contexts.
 
-    The pooled curve and those of the largest contexts, as points; with the name and value of every field in the query,
-    the curve of that context with its 95 % interval.
+    With the name and value of every field in the query: the curve of that context with its 95 % interval.
     """
     served = call.served_head(service).answering
-    return Json(await asyncio.to_thread(curves_document, served, call.query))
+    return Json(await asyncio.to_thread(service.people.curves, served, call.query))
 
 
 # Health.
@@ -309,10 +272,7 @@ async def curves(service: Service, call: Call) -> Response:
 
 @operation("GET", "/metrics", group="metrics", answers=("text/plain",))
 async def told_metrics(service: Service, call: Call) -> Response:
-    """Tell metrics for Prometheus.
-
-    Summed over all workers.
-    """
+    """Tell metrics for Prometheus, summed over all workers."""
     statuses = await asyncio.to_thread(service.people.loop_statuses)
     told = await asyncio.to_thread(metrics.metrics_text, service.heads, statuses)
     return Response(told, media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -320,38 +280,26 @@ async def told_metrics(service: Service, call: Call) -> Response:
 
 @operation("GET", "/v2", group="health")
 async def server(service: Service, call: Call) -> Response:
-    """Tell what this server is.
-
-    Open Inference Protocol.
-    """
+    """Tell what this server is."""
     return Json(server_metadata(__version__))
 
 
 @operation("GET", "/v2/health/live", group="health")
 async def live(service: Service, call: Call) -> Response:
-    """Say that this process lives.
-
-    Open Inference Protocol.
-    """
+    """Say that this process lives."""
     return Json({"live": True})
 
 
 @operation("GET", "/v2/health/ready", group="health", status=(200, 503))
 async def ready(service: Service, call: Call) -> Response:
-    """Say whether this process can answer.
-
-    Open Inference Protocol. It is ready once it has read the store, and stays so while the store is gone.
-    """
+    """Say whether this process can answer: once it has read the store, also while the store is gone."""
     is_ready = service.heads.has_read
     return Json({"ready": is_ready}, 200 if is_ready else 503)
 
 
 @operation("GET", *_MODEL, group="health")
 async def model(service: Service, call: Call) -> Response:
-    """Tell what the model takes and gives.
-
-    Open Inference Protocol.
-    """
+    """Tell what the model takes and gives."""
     head, served = await _named(service, call)
     numbers = await asyncio.to_thread(lambda: head.registry.numbers)
     return Json(model_metadata(served, call.path_params["name"], list(map(str, numbers))))
@@ -359,10 +307,7 @@ async def model(service: Service, call: Call) -> Response:
 
 @operation("GET", *(f"{path}/ready" for path in _MODEL), group="health")
 async def model_ready(service: Service, call: Call) -> Response:
-    """Say that the model, or a version of it, is ready.
-
-    Open Inference Protocol.
-    """
+    """Say that the model, or a version of it, is ready."""
     _, served = await _named(service, call)
     return Json({"name": call.path_params["name"], "version": served.name, "ready": True})
 

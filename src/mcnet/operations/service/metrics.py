@@ -2,19 +2,20 @@
 
 import math
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 from mcnet.version import __version__
 
 if TYPE_CHECKING:
-    from mcnet.operations.service.served import ServedHeads, ServedVersions
+    from mcnet.operations.service.served import ServedHeads
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """Where prometheus_client keeps the numbers of all workers; it is set before a worker starts."""
@@ -107,99 +108,95 @@ def metrics_text(heads: "ServedHeads", statuses: Mapping[str, dict[str, Any] | N
     heads : what this worker serves.
     statuses : by head, what the update job wrote last, if it ever ran: the PCOC and the evidence of the monitor.
     """
+    totals = Totals()
+    families: dict[str, GaugeMetricFamily] = {}
+    for metric, labels, value in _present(totals, heads, statuses):
+        if metric not in families:
+            families[metric] = GaugeMetricFamily(f"mcnet_{metric}", PRESENT[metric], labels=list(labels))
+        families[metric].add_metric(list(labels.values()), value)
     registry = _of_all_workers()
-    registry.register(_Present(heads, statuses))
+    registry.register(_Known(families))
     return generate_latest(registry)
 
 
-class _Present:
-    """What is known when Prometheus asks: what is served, and what the update job found."""
+@dataclass(eq=False)
+class _Known(Collector):
+    """Metrics whose values are known."""
 
-    def __init__(self, heads: "ServedHeads", statuses: Mapping[str, dict[str, Any] | None]) -> None:
-        self._heads, self._statuses = heads, statuses
+    families: dict[str, GaugeMetricFamily]
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the families."""
-        info = GaugeMetricFamily("mcnet_info", "The version of mcnet.", labels=["version"])
-        info.add_metric([__version__], 1)
-        yield info
-        totals = Totals()
-        yield GaugeMetricFamily("mcnet_workers", "Processes that answer.", len(totals.each("mcnet_looked_at")))
-        text = "0 while the store cannot be reached."
-        yield GaugeMetricFamily("mcnet_store_reachable", text, self._heads.unreachable is None)
-        families: dict[str, Metric] = {}
-        for head, metric, labels, value in self._values(totals):
-            if metric not in families:
-                kind, text = _HEAD_METRICS[metric]
-                families[metric] = kind(metric, text, labels=["head", *labels])
-            families[metric].add_metric([head, *labels.values()], value)  # type: ignore[attr-defined]
-        yield from families.values()
-
-    def _values(self, totals: Totals) -> Iterable[tuple[str, str, dict[str, str], float]]:
-        for name, head in self._heads.by_name.items():
-            for metric, value in _head_values(totals, head).items():
-                yield name, metric, {}, value
-            for metric, labels, value in _monitor_values(self._statuses.get(name)):
-                yield name, metric, labels, value
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Return the metrics."""
+        return self.families.values()
 
 
-_HEAD_METRICS: dict[str, tuple[Any, str]] = {
-    "mcnet_model_version": (GaugeMetricFamily, "The version served."),
-    "mcnet_model_versions_served": (GaugeMetricFamily, "Different versions served by the workers now."),
-    "mcnet_model_age_seconds": (GaugeMetricFamily, "Time since the served version was added."),
-    "mcnet_model_held": (GaugeMetricFamily, "1 while the current version is held and updates publish nothing."),
-    "mcnet_update_age_seconds": (GaugeMetricFamily, "Time since the last run of the update job that did not fail."),
-    "mcnet_update_failed": (GaugeMetricFamily, "1 if the last run of the update job failed."),
-    "mcnet_monitor_pcoc": (GaugeMetricFamily, "Predicted over observed positives since the most probable change."),
-    "mcnet_monitor_e_value": (GaugeMetricFamily, "Evidence against calibration, weighted by its share of alpha."),
-    "mcnet_monitor_alarms": (
-        GaugeMetricFamily,
-        "Alarms that stand: of all rows, their slope, and field values.",
-    ),
-    "mcnet_update_refused": (GaugeMetricFamily, "1 while the gate has refused the last new model."),
-    "mcnet_suspect_periods": (GaugeMetricFamily, "Suspect periods that are kept and not learnt."),
-    "mcnet_alerts_waiting": (GaugeMetricFamily, "Alerts that the webhook was sent and has not taken."),
-    "mcnet_value_pcoc": (GaugeMetricFamily, "Predicted over observed positives of a field value since it is served."),
-    "mcnet_value_pcoc_low": (GaugeMetricFamily, "The lower end of its 95 % interval."),
-    "mcnet_value_pcoc_high": (GaugeMetricFamily, "The upper end of its 95 % interval."),
-    "mcnet_value_rows": (GaugeMetricFamily, "The rows of a field value since the version is served."),
+Sample = tuple[str, dict[str, str], float]
+"""The name of a metric, its labels, and its value."""
+
+PRESENT = {
+    "info": "The version of mcnet.",
+    "workers": "Processes that answer.",
+    "store_reachable": "0 while the store cannot be reached.",
+    "model_version": "The version served.",
+    "model_versions_served": "Different versions served by the workers now.",
+    "model_age_seconds": "Time since the served version was added.",
+    "model_held": "1 while the current version is held and updates publish nothing.",
+    "update_age_seconds": "Time since the last run of the update job that did not fail.",
+    "update_failed": "1 if the last run of the update job failed.",
+    "update_refused": "1 while the gate has refused the last new model.",
+    "suspect_periods": "Suspect periods that are kept and not learnt.",
+    "alerts_waiting": "Alerts that the webhook was sent and has not taken.",
+    "monitor_pcoc": "Predicted over observed positives since the most probable change.",
+    "monitor_e_value": "Evidence against calibration, weighted by its share of alpha.",
+    "monitor_alarms": "Alarms that stand: of all rows, their slope, and field values.",
+    "value_pcoc": "Predicted over observed positives of a field value since it is served.",
+    "value_pcoc_low": "The lower end of its 95 % interval.",
+    "value_pcoc_high": "The upper end of its 95 % interval.",
+    "value_rows": "The rows of a field value since the version is served.",
 }
+"""What is known when Prometheus asks, and not counted: what is served, and what the update job found."""
 _VALUES = {"value_pcoc": "pcoc", "value_pcoc_low": "low", "value_pcoc_high": "high", "value_rows": "rows"}
 
 
-def _head_values(totals: Totals, head: "ServedVersions") -> dict[str, float]:
-    values: dict[str, float] = {"mcnet_model_held": head.held is not None}
-    values["mcnet_model_versions_served"] = len(set(totals.each("mcnet_worker_version", head=head.name)))
-    if head.current is not None:
-        about = head.current.version
-        values |= {"mcnet_model_version": about.number, "mcnet_model_age_seconds": _age(about.added)}
-    return values
+def _present(totals: Totals, heads: "ServedHeads", statuses: Mapping[str, dict[str, Any] | None]) -> Iterator[Sample]:
+    yield "info", {"version": __version__}, 1
+    yield "workers", {}, len(totals.each("mcnet_looked_at"))
+    yield "store_reachable", {}, heads.unreachable is None
+    for name, head in heads.by_name.items():
+        of_head = {"head": name}
+        yield "model_versions_served", of_head, len(set(totals.each("mcnet_worker_version", head=name)))
+        yield "model_held", of_head, head.held is not None
+        if head.current is not None:
+            yield "model_version", of_head, head.current.version.number
+            yield "model_age_seconds", of_head, _age(head.current.version.added)
+        for metric, labels, value in _of_update(statuses.get(name)):
+            yield metric, of_head | labels, value
 
 
-def _monitor_values(status: dict[str, Any] | None) -> Iterator[tuple[str, dict[str, str], float]]:
+def _of_update(status: dict[str, Any] | None) -> Iterator[Sample]:
     """Yield what the update job found: evidence of all rows and their slope, alarms, the values that matter most."""
     if status is None or status["last_run"] is None:
         return
     if isinstance(ended := status.get("last_ended"), str):
-        yield "mcnet_update_age_seconds", {}, _age(ended)
-    yield "mcnet_update_failed", {}, status["last_run"].get("outcome") == "failed"
-    yield "mcnet_update_refused", {}, (status.get("decision") or {}).get("outcome") == "refused"
-    yield "mcnet_suspect_periods", {}, sum(one.get("state") == "waiting" for one in status.get("suspects") or [])
-    yield "mcnet_alerts_waiting", {}, status["alerts"]["waiting"]
-    monitor: dict[str, Any] = defaultdict(list, status.get("monitor") or {})
-    for one in monitor["values"]:
+        yield "update_age_seconds", {}, _age(ended)
+    yield "update_failed", {}, status["last_run"].get("outcome") == "failed"
+    yield "update_refused", {}, (status.get("decision") or {}).get("outcome") == "refused"
+    yield "suspect_periods", {}, sum(one.get("state") == "waiting" for one in status.get("suspects") or [])
+    yield "alerts_waiting", {}, status["alerts"]["waiting"]
+    monitor = status.get("monitor")
+    if not monitor:
+        return
+    yield "monitor_alarms", {}, monitor.get("alarms", math.nan)
+    for one in monitor.get("values", []):
         field, _, value = one["what"].partition("=")
         for metric, name in _VALUES.items():
             unknown = math.nan if name == "rows" else math.inf  # JSON has no infinite ends
-            number = unknown if one.get(name) is None else one[name]
-            yield f"mcnet_{metric}", {"field": field, "value": value}, number
-    for line in monitor["table"]:
+            yield metric, {"field": field, "value": value}, unknown if one.get(name) is None else one[name]
+    for line in monitor.get("table", []):
         if line["what"] == "level":
-            yield "mcnet_monitor_pcoc", {}, math.nan if line.get("pcoc") is None else line["pcoc"]
+            yield "monitor_pcoc", {}, math.nan if line.get("pcoc") is None else line["pcoc"]
         if "=" not in line["what"] and line.get("log_evidence") is not None:
-            yield "mcnet_monitor_e_value", {"what": line["what"]}, math.exp(min(line["log_evidence"], 700.0))
-    if monitor:
-        yield "mcnet_monitor_alarms", {}, monitor.get("alarms", math.nan)
+            yield "monitor_e_value", {"what": line["what"]}, math.exp(min(line["log_evidence"], 700.0))
 
 
 def _age(timestamp: str) -> float:

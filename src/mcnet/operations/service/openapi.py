@@ -59,12 +59,10 @@ def description() -> Schema:
 
 
 def _described(one: Operation, schemas: dict[Any, Schema]) -> Schema:
-    summary, _, more = (inspect.getdoc(one.handler) or "").partition("\n\n")
     problem = {PROBLEM_TYPE: {"schema": schemas[ProblemDetails]}}
     answer = {"description": "What was asked for.", "content": _content(one.answers, schemas)}
     described: Schema = {
-        "summary": summary.rstrip("."),
-        "description": " ".join(more.split()),
+        "description": " ".join((inspect.getdoc(one.handler) or "").split()),
         "parameters": [_in_path(name) for name in re.findall(r"{(\w+)}", one.path)] + _in_query(one.query),
         "responses": {str(status): answer for status in one.status}
         | {"default": {"description": inspect.getdoc(ProblemDetails), "content": problem}},
@@ -100,10 +98,7 @@ def _in_query(kind: Any) -> list[Schema]:
 
 @operation("GET", "/openapi.json", group="dashboard")
 async def described(service: Service, call: Call) -> Response:
-    """Describe the service for programs.
-
-    OpenAPI 3.1.
-    """
+    """Describe the service for programs: OpenAPI 3.1."""
     return Json(description())
 
 
@@ -117,10 +112,7 @@ h2 code { font-size: 1.05rem; overflow-wrap: anywhere; } a { color: var(--accent
 
 @operation("GET", *of_heads("/"), group="dashboard", answers=("text/html",))
 async def dashboard(service: Service, call: Call) -> Response:
-    """Show the dashboard.
-
-    A page for people: what is served, how well it is calibrated, the versions, and buttons that change them.
-    """
+    """Show the dashboard: what is served, how well it is calibrated, the versions, and buttons that change them."""
     style, script = read_asset("page.css") + read_asset("status.css"), _asset("dashboard.js")
     status = await asyncio.to_thread(service.people.document, call.served_head(service))
     root = "../../" if "head" in call.path_params else ""
@@ -129,10 +121,7 @@ async def dashboard(service: Service, call: Call) -> Response:
 
 @operation("GET", "/docs", group="dashboard", answers=("text/html",))
 async def docs(service: Service, call: Call) -> Response:
-    """Show the list of requests.
-
-    This page.
-    """
+    """List the requests: this page."""
     known, style = description(), read_asset("page.css") + _DOCS_STYLE
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(_asset("docs.html.j2"))
     forms = known["components"]["schemas"]

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +12,7 @@ from mcnet.errors import BusyError, FileFormatError, McnetError, StoreUnavailabl
 from mcnet.model.model import CalibrationModel
 from mcnet.operations.service import metrics
 from mcnet.operations.service.problems import RETRY, Problem
+from mcnet.operations.service.settings import log_event
 from mcnet.rows.contexts import ANY
 from mcnet.rows.fields import FieldColumn
 from mcnet.store.store import DEFAULT_HEAD, Head, Store
@@ -20,8 +20,7 @@ from mcnet.store.versions import Hold, Registry, Version
 
 # One version as it is served: the model, checked as a whole and ready to answer.
 
-_CHECKED_SCORES = 257
-_WARM_UP_ROWS = 2_000
+_CHECKED_SCORES = 2_000
 _REMEMBERED_ROWS, _REMEMBERED_LENGTH = 10_000, 100
 
 
@@ -69,24 +68,16 @@ def load_served(registry: Registry, version: int | str = "current") -> Served:
     """Load a version, check what it answers, and make it ready, so that its first request is as fast as the next."""
     chosen = registry.version(version)
     model = registry.load(chosen.number)
-    rising = np.linspace(0.0, 1.0, _CHECKED_SCORES)
-    nowhere = {name: [None] * len(rising) for name in model.fields} or None
-    answers = model.predict(rising, nowhere, score_type="probability")
+    row = model.contexts.rows()[0] if model.fields and len(model.contexts) else {}
+    values = {name: row.get(name) for name in model.fields}
+    model.predict_one(0.1, values or None, score_type="probability")
+    columns = {name: [value] * _CHECKED_SCORES for name, value in values.items()}
+    answers = model.predict(np.linspace(0.0, 1.0, _CHECKED_SCORES), columns or None, score_type="probability")
     if not (np.isfinite(answers).all() and answers.min() > 0.0 and answers.max() < 1.0):
         raise FileFormatError(f"version {chosen.name} answers outside (0, 1); promote another version")
     if model.monotone and (np.diff(answers) < 0.0).any():
         raise FileFormatError(f"version {chosen.name} breaks the order of scores; promote another version")
-    _warm_up(model)
     return Served(chosen, model)
-
-
-def _warm_up(model: CalibrationModel) -> None:
-    """Answer one row and many, with and without known values."""
-    row = model.contexts.rows()[0] if model.fields and len(model.contexts) else {}
-    values = {name: row.get(name) for name in model.fields}
-    model.predict_one(0.1, values or None, score_type="probability")
-    columns = {name: [value] * _WARM_UP_ROWS for name, value in values.items()}
-    model.predict(np.linspace(0.0, 1.0, _WARM_UP_ROWS), columns or None, score_type="probability")
 
 
 # The current version of every head, swapped as a whole when its pointer moves, and some others.
@@ -99,23 +90,15 @@ _RETRY_SECONDS = 30.0
 
 _STEP_SECONDS, _STOP_SECONDS = 0.02, 1.0
 
-Log = Callable[..., None]
-
 
 class ServedVersions:
     """The versions of one head: the current one, and some others.
 
     A new version is loaded and checked beside the current one, in a thread, while the current one answers. A version
     that cannot be served is refused, counted and logged, and the current one stays.
-
-    Parameters
-    ----------
-    registry : the versions.
-    about : the head as the store describes it.
-    log : takes an event and its details.
     """
 
-    def __init__(self, registry: Registry, about: Head, log: Log) -> None:
+    def __init__(self, registry: Registry, about: Head) -> None:
         self.registry = registry
         self.name, self.number = about.name, about.id
         self.settings = about.settings
@@ -125,7 +108,6 @@ class ServedVersions:
         self.refused: dict[str, Any] | None = None
         """What was refused last: the time, the reason; None since the pointer led to something that is served."""
         self.numbers = metrics.HeadNumbers(about.name)
-        self._log = log
         self._pointer: str | None = None
         self._tried = 0.0
         self._others: OrderedDict[str, Served] = OrderedDict()
@@ -141,13 +123,7 @@ class ServedVersions:
         raise Problem(409, f"the head {self.name} has no version yet; run `mcnet update`, or `mcnet versions add`")
 
     def look(self, about: Head, *, again: bool = False) -> None:
-        """Load what the pointer of the head leads to, if that is not served yet.
-
-        Parameters
-        ----------
-        about : the head as it is now.
-        again : try a version that was refused, even if that was a moment ago.
-        """
+        """Load what the pointer of the head leads to; if asked to, also what was refused a moment ago."""
         self.settings = about.settings
         retry = self.refused is not None and (again or time.monotonic() - self._tried > _RETRY_SECONDS)
         pointer = f"{about.moves} {about.pointer}"
@@ -163,7 +139,7 @@ class ServedVersions:
             self.refused = {"time": time.time(), "reason": str(error)}
             self.numbers.add("reload_failures")
             serving = None if self.current is None else self.current.name
-            self._log("version refused", level="error", head=self.name, reason=str(error), serving=serving)
+            log_event("version refused", "error", head=self.name, reason=str(error), serving=serving)
             return
         self._pointer = pointer
         self.refused = None
@@ -173,9 +149,9 @@ class ServedVersions:
             if before is None:
                 return
             self.numbers.add("reloads")
-            self._log("version loaded", head=self.name, version=loaded.name, before=before.name)
+            log_event("version loaded", head=self.name, version=loaded.name, before=before.name)
             if loaded.model.fields != before.model.fields:
-                self._log("fields changed", level="warning", fields=loaded.model.fields, before=before.model.fields)
+                log_event("fields changed", "warning", fields=loaded.model.fields, before=before.model.fields)
 
     def _load_current(self) -> Served | None:
         self.held = self.registry.held
@@ -206,23 +182,16 @@ class ServedVersions:
 class ServedHeads:
     """All heads of a store as one worker serves them; follows their pointers.
 
-    While the store cannot be reached, everything is served as it was.
-
-    Parameters
-    ----------
-    store : the store.
-    default : the head of requests that name none, as `default_head` returns it.
-    log : as in `ServedVersions`.
+    While the store cannot be reached, everything is served as it was. `default` is the head of requests that name none.
     """
 
-    def __init__(self, store: Store, default: str | None, log: Log) -> None:
+    def __init__(self, store: Store, default: str | None) -> None:
         self.store = store
         self.by_name: dict[str, ServedVersions] = {}
         self.unreachable: str | None = None
         """Why the store cannot be reached; None while it can."""
         self.has_read = False
         """Whether the store was ever read; until then there is nothing to serve."""
-        self._log = log
         self._lock = asyncio.Lock()
         self.default = default
         with suppress(McnetError, OSError):  # a worker waits for its store: `follow` looks again
@@ -258,7 +227,7 @@ class ServedHeads:
                 await self.look()
             except Exception as error:  # whatever it is, the current versions serve on
                 if not isinstance(error, McnetError | OSError):
-                    self._log("reload failed", level="error", reason=repr(error))
+                    log_event("reload failed", "error", reason=repr(error))
                 await asyncio.sleep(min(seconds, _STOP_SECONDS))
 
     async def look(self, *, again: bool = False) -> None:
@@ -271,7 +240,7 @@ class ServedHeads:
         metrics.STORE_ERRORS.inc()
         if self.unreachable is None:
             self.unreachable = str(error)
-            self._log("store unreachable", level="error", reason=str(error), advice="what is served stays in memory")
+            log_event("store unreachable", "error", reason=str(error), advice="what is served stays in memory")
 
     def _look_and_tell(self, *, again: bool = False) -> None:
         begin = time.monotonic()
@@ -283,7 +252,7 @@ class ServedHeads:
         metrics.LOOKED_AT.set(begin)
         self.has_read = True
         if self.unreachable is not None:
-            self._log("store reachable again")
+            log_event("store reachable again")
             self.unreachable = None
 
     def _look(self, *, again: bool = False) -> None:
@@ -291,20 +260,15 @@ class ServedHeads:
         for name, about in known.items():
             head = self.by_name.get(name)
             if head is None or head.number != about.id:
-                head = ServedVersions(Registry(self.store, name), about, self._log)
+                head = ServedVersions(Registry(self.store, name), about)
             head.look(about, again=again)
             self.by_name[name] = head
         for name in set(self.by_name) - set(known):
             del self.by_name[name]
-            self._log("head removed", level="warning", head=name)
+            log_event("head removed", "warning", head=name)
 
     async def everywhere(self, head: ServedVersions, seconds: float) -> tuple[list[str], int]:
-        """Wait until every living worker has looked at the pointers since now.
-
-        Returns
-        -------
-        tuple : the version of a head that each worker serves, and how many workers have not looked in the time given.
-        """
+        """Wait until all workers have looked; return what each serves of a head, and how many have not looked."""
         begin = time.monotonic()
         await self.look(again=True)
         while True:

@@ -60,11 +60,16 @@ class ServiceState:
                     status["monitor"]["values"] = []
         return statuses
 
+    def told(self, document: Any) -> Any:
+        """Return a document as this service may tell it: without field values, if these are to be hidden."""
+        hidden = self._settings.field_values == "hide"
+        return self._settings.public(without_values(document) if hidden else document)
+
     def document(self, head: ServedVersions) -> dict[str, Any]:
         """Return the state of a head as JSON-able values."""
         served = head.current
         totals = Totals()
-        result = status_of(self._heads.store, head.name)
+        result: dict[str, Any] = self.told(status_of(self._heads.store, head.name))
         with self._lock:
             journal = self._heads.store.journal(head.name)
             measured = self._read_periods(journal, served, self._computed[head.name])
@@ -75,7 +80,7 @@ class ServiceState:
             "mcnet": __version__,
             "name": self._settings.name if head.name == DEFAULT_HEAD else head.name,
             "may_change": bool(self._settings.tokens),
-            "served": None if served is None else _about(served),
+            "served": None if served is None else self.told(_about(served)),
             "refused": head.refused,
             "unreachable": self._heads.unreachable,
             "workers": [str(int(number)) for number in totals.each("mcnet_worker_version", head=head.name)],
@@ -86,6 +91,33 @@ class ServiceState:
         }
         public: dict[str, Any] = self._settings.public(result)
         return public
+
+    def curves(self, served: Served, asked: dict[str, str]) -> dict[str, Any]:
+        """Return curves as points: those of the largest contexts, or of the context that is asked for.
+
+        Parameters
+        ----------
+        served : the version.
+        asked : the value of every field; empty for the pooled curve and the largest contexts.
+        """
+        if self._settings.field_values == "hide":
+            if asked:
+                raise Problem(403, "this service hides field values (--field-values); ask for the curves without them")
+            return _curves_document(served, lines_of(served.model, None, score_range(served.model), pooled=True), {})
+        model = served.model
+        asked = model.contexts.by_field(asked) if asked else asked
+        if asked and not set(model.needed_fields) <= set(asked) <= set(model.fields):
+            needed = ", ".join(model.needed_fields) or "no field"
+            raise Problem(400, f"fields given: {', '.join(asked)}; needed: {needed}")
+        known = {
+            name: [MISSING_LABEL if value is None else value for value in values[:_MOST_VALUES]]
+            for name, values in zip(model.fields, model.contexts.values, strict=True)
+        }
+        if not asked:
+            return _curves_document(served, largest_lines(model, _MOST_CURVES), known)
+        values = {name: [None if asked.get(name) == MISSING_LABEL else asked.get(name)] for name in model.fields}
+        contexts = Contexts.of(model.contexts.given(values), 1)[0]
+        return _curves_document(served, lines_of(model, contexts, score_range(model)), known)
 
     def _read_periods(
         self, journal: Journal, served: Served | None, computed: dict[tuple[str, str, int], dict[str, Any]]
@@ -158,28 +190,25 @@ def _quantile(so_far: list[float], share: float) -> float | None:
     return (*BUCKETS, 2 * BUCKETS[-1])[int(np.searchsorted(so_far, share * so_far[-1]))]
 
 
-def curves_document(served: Served, asked: dict[str, str]) -> dict[str, Any]:
-    """Return curves as points: those of the largest contexts, or of the context that is asked for, with its interval.
+def without_values(part: Any) -> Any:
+    """Return a part of a status that names no field value: neither in figures of one, nor in sentences."""
+    if isinstance(part, dict):
+        shown = {name: None if name in _PARTS else without_values(value) for name, value in part.items()}
+        if part.get("outcome") != "failed":  # what failed, and why, is told
+            shown |= {name: _HIDDEN for name in _SENTENCES if part.get(name)}
+        return shown | {name: [] for name in _LISTS if isinstance(part.get(name), list)}
+    if isinstance(part, list):
+        return [without_values(one) for one in part if not (isinstance(one, dict) and "=" in str(one.get("what")))]
+    return part
 
-    Parameters
-    ----------
-    served : the version.
-    asked : the value of every field; empty for the pooled curve and the largest contexts.
-    """
-    model = served.model
-    asked = model.contexts.by_field(asked) if asked else asked
-    if asked and not set(model.needed_fields) <= set(asked) <= set(model.fields):
-        raise Problem(400, f"fields given: {', '.join(asked)}; needed: {', '.join(model.needed_fields) or 'no field'}")
-    if asked:
-        values = {name: [None if asked.get(name) == MISSING_LABEL else asked.get(name)] for name in model.fields}
-        contexts = Contexts.of(model.contexts.given(values), 1)[0]
-        lines = lines_of(model, contexts, score_range(model))
-    else:
-        lines = largest_lines(model, _MOST_CURVES)
-    known = {
-        name: [MISSING_LABEL if value is None else value for value in values[:_MOST_VALUES]]
-        for name, values in zip(model.fields, model.contexts.values, strict=True)
-    }
+
+_HIDDEN = "(hidden)"
+_SENTENCES = frozenset(("reason", "note", "changed", "cause", "advice"))
+_LISTS = frozenset(("values", "served"))
+_PARTS = frozenset(("following", "money", "decision", "gate"))
+
+
+def _curves_document(served: Served, lines: list[Line], known: dict[str, list[str]]) -> dict[str, Any]:
     figure = draw_curves(lines)  # the page brings the style
     pictures = [as_svg(figure, "Calibration curves", width=width, height=300, style="") for width in _WIDTHS]
     return {"version": served.name, "fields": known, "lines": [_points(line) for line in lines], "pictures": pictures}
