@@ -104,7 +104,12 @@ class Backtest:
         return self.by_period["forecaster"].unique(maintain_order=True).to_list()
 
     def matrix(self, name: str) -> FloatArray:
-        """Return a column of `by_period` as a matrix: a row per forecaster, as `forecasters` has them, by period."""
+        """Return a column of `by_period` as a matrix: a row per forecaster, as `forecasters` has them, by period.
+
+        Parameters
+        ----------
+        name : the column.
+        """
         column = self.by_period[name].to_numpy().astype(np.float64)
         return column.reshape(len(self.periods), len(self.forecasters)).T
 
