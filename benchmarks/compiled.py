@@ -22,8 +22,8 @@ def largest_errors(model: mcnet.BayesMCNet | mcnet.MCNet, values: int) -> tuple[
     """Return the largest relative error of p and of 1 − p over all contexts, and the number of scores looked at."""
     worst, other, looked = 0.0, 0.0, 0
     for value in range(values):
-        code = int(model.codes(np.array([value]))[0])
-        scores = fine(model.curves_.grid(code + 1))
+        contexts = model.model_.contexts
+        scores = fine(model.curves_.grid(contexts.find((value,)) + 1))
         field = np.full(len(scores), value)
         curve, exact = model.predict(scores, field=field), model.predict(scores, field=field, exact=True)
         inside = exact < 1.0 - 1e-9  # nearer to 1 the curve is cut off, as probabilities inside (0, 1) must be

@@ -61,6 +61,7 @@ def measure(contexts: int, knots: int) -> None:
     # A few contexts have most of the traffic, as countries and advertisers do.
     shares = 1.0 / np.arange(1, contexts + 1)
     codes = generator.choice(contexts, ROWS, p=shares / shares.sum()).astype(np.int32)
+    values = model.contexts.columns(codes) if model.fields else None
     out = np.empty(ROWS)
     pointers = [ctypes.c_void_p(array.ctypes.data) for array in (scores, codes, out)]
     with tempfile.TemporaryDirectory() as folder:
@@ -74,12 +75,12 @@ def measure(contexts: int, knots: int) -> None:
             {
                 "copy": call(library.copy),
                 "calibrate": call(library.calibrate),
-                "predict": lambda: model.predict(scores, codes=codes),
+                "predict": lambda: model.predict(scores, values),
             },
             repeats=300,
         )
         library.calibrate(*pointers, ctypes.c_size_t(ROWS))
-    same = np.array_equal(out, model.predict(scores, codes=codes))
+    same = np.array_equal(out, model.predict(scores, values))
     rate = ROWS / times["calibrate"] / 1e6
     over_copy, under_predict = times["calibrate"] / times["copy"], times["predict"] / times["calibrate"]
     print(

@@ -50,13 +50,11 @@ def predicting(rows: int) -> None:
     fitted = mcnet.PlattField().fit(scores[:1_000_000], labels[:1_000_000], field=codes[:1_000_000])
     peer = IsotonicRegression(out_of_bounds="clip").fit(scores[:1_000_000], labels[:1_000_000])
     fitted.predict(scores[:100_000], field=codes[:100_000])
-    numbers = fitted.codes(codes)
     texts = np.array(["ES", "FR", "NL", "US"])[codes]
     named = mcnet.PlattField().fit(scores[:1_000_000], labels[:1_000_000], field=texts[:1_000_000])
     times = in_turn(
         {
             "predict, field as whole numbers": lambda: fitted.predict(scores, field=codes),
-            "predict, ready codes": lambda: fitted.predict(scores, codes=numbers),
             "scikit-learn isotonic, no field": lambda: peer.predict(scores),
         }
     )

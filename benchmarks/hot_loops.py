@@ -72,7 +72,7 @@ def evaluating(rows: int, repeats: int) -> None:
     show(least(small, rows, repeats), "a copy of scores")
     fields = {
         "a copy of scores and codes": lambda: (scores.copy(), codes.copy()),
-        "predict, 4 values, ready codes": lambda: four.predict(scores, codes=codes),
+        "predict, 4 values as whole numbers": lambda: four.predict(scores, field=codes),
         "predict, 4 values as NumPy texts": lambda: four.predict(scores, field=text),
         "predict, 4 values as Polars texts": lambda: four.predict(scores, field=series),
     }
@@ -82,7 +82,7 @@ def evaluating(rows: int, repeats: int) -> None:
         functions = {
             "a copy of scores and codes": fields["a copy of scores and codes"],
             "NumPy alone: predict, no field": lambda: plain.predict(scores),
-            "NumPy alone: predict, 4 values, ready codes": lambda: fields_of.predict(scores, codes=codes),
+            "NumPy alone: predict, 4 values as whole numbers": lambda: fields_of.predict(scores, field=codes),
         }
         show(least(functions, rows, 2), "a copy of scores and codes")
 

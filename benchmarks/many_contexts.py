@@ -26,8 +26,7 @@ took, _ = cpu_time(lambda: model.fit_sketch(sketch))
 wall = time.perf_counter() - wall
 peak = memory("VmHWM")
 model.save(path)
-codes = model.codes(field)
-predict, _ = cpu_time(lambda: model.predict(scores, codes=codes), 5)
+predict, _ = cpu_time(lambda: model.predict(scores, field), 5)
 print(json.dumps({"cells": len(sketch.cells), "fit": took, "wall": wall, "peak": peak, "before": before,
                   "file": os.path.getsize(path), "predict": predict / len(scores)}))
 """

@@ -16,6 +16,7 @@ from benchmarks.measure import machine
 from benchmarks.report import keep_printed
 from benchmarks.time_streams import STREAMS, losses
 from mcnet.export import export_model
+from mcnet.export.c import context_numbers
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text
 
@@ -79,9 +80,9 @@ def seconds(function: Callable[[], object], repeats: int = 7) -> float:
     return float(best)
 
 
-def in_c(model: CalibrationModel, folder: Path, scores: np.ndarray, codes: np.ndarray) -> tuple[str, bool]:
+def in_c(model: CalibrationModel, folder: Path, scores: np.ndarray, columns: dict[str, np.ndarray]) -> tuple[str, bool]:
     """Return the time of calls of the C header in words, and whether its bits are those of predict."""
-    codes = codes.astype(np.int64 if model.sums_up else np.int32)
+    codes = context_numbers(model, columns).astype(np.int64 if model.sums_up else np.int32)
     source = _SOURCE.replace("CONTEXT", f"{codes.dtype}_t")
     (folder / "library.c").write_text(source)
     target = folder / f"library{len(model.fields)}.so"
@@ -90,7 +91,7 @@ def in_c(model: CalibrationModel, folder: Path, scores: np.ndarray, codes: np.nd
     library, out = ctypes.CDLL(str(target)), np.empty(len(scores))
     pointers = [ctypes.c_void_p(part.ctypes.data) for part in (scores, codes, out)]
     each_row = seconds(lambda: library.many(*pointers, ctypes.c_size_t(len(scores)))) / len(scores)
-    same = np.array_equal(out, model.predict(scores, codes=codes))
+    same = np.array_equal(out, model.predict(scores, columns))
     library.each(*pointers, ctypes.c_size_t(CALLS))
     middle, worst = np.median(out[:CALLS]), out[:CALLS].max()
     return f"{middle:4.0f} ns, worst {worst:4.0f} ns, row after row {each_row * 1e9:4.0f} ns", same
@@ -107,15 +108,14 @@ def measure(fields: int, folder: Path) -> None:
     scores = draw.beta(1.0, 8.0, PREDICTED)
     rows = draw.integers(0, ROWS, PREDICTED)
     columns = {name: column[rows] for name, column in seen.items()}
-    codes = model.codes(columns)
-    assert codes is not None
+    codes = context_numbers(model, columns)
     whole = seconds(lambda: model.predict(scores, columns)) / PREDICTED * 1e9
-    ready = seconds(lambda: model.predict(scores, codes=codes)) / PREDICTED * 1e9
     row = tuple(int(column[0]) for column in columns.values())
     one = seconds(lambda: [model.predict_one(0.05, row if fields > 1 else row[0]) for _ in range(1_000)]) * 1e3
     number = int(model.contexts.combinations) if model.sums_up else len(model.contexts)
-    arbitrary = draw.integers(-1, number, 100_000)
-    rare = seconds(lambda: model.predict(scores[:100_000], codes=arbitrary)) * 1e4
+    drawn = zip(model.fields, model.contexts.values, strict=True)
+    arbitrary = {name: draw.choice(np.array([*known, "unseen"]), 100_000) for name, known in drawn}
+    rare = seconds(lambda: model.predict(scores[:100_000], arbitrary)) * 1e4
     calls, same = in_c(model, folder, scores[:100_000], arbitrary)
     contexts = len(np.unique(codes))
     name = " × ".join(f"{len(known)}" for known in model.contexts.values)
@@ -124,8 +124,8 @@ def measure(fields: int, folder: Path) -> None:
     )
     print(f"  size over the model file: C {ratios['h']:.2f}, SQL {ratios['sql']:.2f}, ONNX {ratios['onnx']:.2f}")
     print(
-        f"  predict, {contexts:,} contexts among the rows: {whole:.0f} ns per row of whole numbers, {ready:.0f} ns "
-        f"with ready codes; arbitrary combinations {rare:.0f} ns; one row {one:.1f} µs"
+        f"  predict, {contexts:,} contexts among the rows: {whole:.0f} ns per row of whole numbers; "
+        f"arbitrary combinations {rare:.0f} ns; one row {one:.1f} µs"
     )
     print(f"  C, arbitrary combinations: {calls}; {'the bits of predict' if same else 'OTHER BITS'}")
 

@@ -136,8 +136,9 @@ def test_large_arrays_are_served_where_numba_has_no_place_for_its_cache(model):
     import mcnet
     cal = mcnet.load(PATH)
     scores = np.linspace(0, 1, 60_000)
-    p = cal.predict(scores, codes=np.zeros(60_000, dtype=np.int32))
-    print((p[:100] == cal.predict(scores[:100], codes=np.zeros(100, dtype=np.int32))).all())
+    field = np.zeros(60_000, dtype=np.int32)
+    p = cal.predict(scores, field)
+    print((p[:100] == cal.predict(scores[:100], field[:100])).all())
     """
     assert run(code, PATH=model) == "True"
 

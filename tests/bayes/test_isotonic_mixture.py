@@ -81,7 +81,7 @@ def test_the_share_is_that_of_the_slow_way(folds, monkeypatch):
     gains = np.zeros(len(shares))
     for fold in range(folded.folds):
         train, held = folded.fold_parts(fold)
-        smooth = fitted.predict(held.score, codes=held.context)
+        smooth = fitted.model_.predict_cells(held)
         own = smooth.copy()
         for code in range(3):
             inside, there = train.context == code, held.context == code

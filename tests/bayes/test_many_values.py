@@ -49,7 +49,8 @@ def test_values_with_few_rows_share_the_common_curve_and_are_counted(tmp_path):
 def test_the_common_curve_is_calibrated_on_pooled_values():
     scores, labels, field = make_rows(20_000, 2_000)
     fitted = mcnet.BayesMCNet().fit(scores, labels, field=field)
-    pooled = fitted.codes(field) < 0
+    contexts = fitted.model_.contexts
+    pooled = contexts.lookup(contexts.given(field)) < 0
     assert 0.2 < pooled.mean() < 0.9
     assert fitted.predict(scores[pooled], field[pooled]).sum() == pytest.approx(labels[pooled].sum(), rel=0.02)
 

@@ -247,26 +247,10 @@ class TestCurves:
         scores = np.linspace(0.01, 0.99, 50)
         unseen = calibrator.predict(scores, field=["never seen"] * 50)
         np.testing.assert_array_equal(unseen, calibrator.predict(scores, field=["nor this"] * 50))
-        np.testing.assert_array_equal(unseen, calibrator.predict(scores, codes=np.full(50, -1)))
+        np.testing.assert_array_equal(unseen, calibrator.model_.predict_pooled(scores))
         missing = calibrator.predict(scores, field=[None] * 50)
         np.testing.assert_array_equal(missing, calibrator.predict(scores, field=[float("nan")] * 50))
         assert None in calibrator.model_.contexts.values[0]
-
-    def test_codes_stand_for_the_field(self, name, log, fitted):
-        if not uses_field(name):
-            with pytest.raises(mcnet.NotSupportedError, match="without a field"):
-                fitted[name].predict(log.score, codes=np.zeros(ROWS, dtype=int))
-            return
-        country = log.text("country")
-        expected = fitted[name].predict(log.score, field=country)
-        for dtype in (np.int8, np.int32, np.int64):
-            codes = fitted[name].codes(country).astype(dtype)
-            np.testing.assert_array_equal(fitted[name].predict(log.score, codes=codes), expected)
-        for bad in (np.full(ROWS, 3), np.full(ROWS, -2), np.zeros(ROWS)):
-            with pytest.raises(mcnet.InputError, match="codes are whole numbers from -1 to 2"):
-                fitted[name].predict(log.score, codes=bad)
-        with pytest.raises(mcnet.InputError, match="both field and codes"):
-            fitted[name].predict(log.score, field=country, codes=codes)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -425,5 +409,5 @@ def test_several_fields_of_several_types_work_together(name, log, tmp_path):
     )
     np.testing.assert_array_equal(one, expected[:50])
     half_known = loaded.predict([0.2, 0.2], field={"country": ["NL", "never seen"], "device": [9, 1]})
-    pooled = loaded.predict([0.2, 0.2], codes=np.array([-1, -1]))
+    pooled = loaded.predict_pooled(np.array([0.2, 0.2]))
     assert half_known.shape == pooled.shape

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import mcnet
 from mcnet.curves.curves import Curves
-from mcnet.export.c import export_c
+from mcnet.export.c import context_numbers, export_c
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_document
 from mcnet.rows.contexts import Contexts
@@ -79,16 +79,16 @@ def _model(values, field="site"):
 def test_a_million_rows_have_the_bits_of_predict(tmp_path, large_model, rows_for):
     library = _Library(large_model, tmp_path)
     scores, fields = rows_for(large_model, 1_000_000)
-    codes = large_model.codes(fields or None)
-    np.testing.assert_array_equal(library.many(scores, codes), large_model.predict(scores, codes=codes))
+    codes = context_numbers(large_model, fields) if fields else None
+    np.testing.assert_array_equal(library.many(scores, codes), large_model.predict(scores, fields or None))
 
 
 @pytest.mark.parametrize("flags", [("-O0", "-std=gnu99"), ("-O3", "-march=native", "-std=gnu11")])
 def test_no_optimisation_and_no_fused_instruction_changes_a_bit(tmp_path, rows_for, two_field_model, flags):
     library = _Library(two_field_model, tmp_path, flags)
     scores, fields = rows_for(two_field_model, 100_000)
-    codes = two_field_model.codes(fields)
-    np.testing.assert_array_equal(library.many(scores, codes), two_field_model.predict(scores, codes=codes))
+    codes = context_numbers(two_field_model, fields)
+    np.testing.assert_array_equal(library.many(scores, codes), two_field_model.predict(scores, fields))
 
 
 @settings(max_examples=15)
@@ -97,8 +97,8 @@ def test_nasty_models_have_the_bits_of_predict(tmp_path_factory, nasty_models, r
     model = data.draw(nasty_models)
     library = _Library(model, tmp_path_factory.mktemp("nasty"), ("-O0", *STRICT))
     scores, fields = rows_for(model, 300)
-    codes = model.codes(fields or None)
-    np.testing.assert_array_equal(library.many(scores, codes), model.predict(scores, codes=codes))
+    codes = context_numbers(model, fields) if fields else None
+    np.testing.assert_array_equal(library.many(scores, codes), model.predict(scores, fields or None))
     if fields:
         rows = list(zip(*fields.values(), strict=True))[:40]
         assert [library.context(row) for row in rows] == codes[:40].tolist()
@@ -120,9 +120,9 @@ def test_one_row_at_a_time_is_the_same_and_wild_contexts_get_the_pooled_curve(tm
     model = _model(["NL", "US"])
     library = _Library(model, tmp_path)
     for context in (-(2**31), -2, -1, 2, 3, 2**31 - 1):
-        assert library.loaded.one(0.3, context) == model.predict([0.3], codes=[-1])[0]
+        assert library.loaded.one(0.3, context) == model.predict([0.3], ["unseen"])[0]
     assert library.loaded.one(0.3, 1) == model.predict([0.3], ["US"])[0]
-    np.testing.assert_array_equal(library.many(np.array([0.3]), None), model.predict([0.3], codes=[-1]))
+    np.testing.assert_array_equal(library.many(np.array([0.3]), None), model.predict([0.3], ["unseen"]))
 
 
 def test_nan_gives_nan_and_scores_outside_are_taken_as_the_ends(tmp_path):

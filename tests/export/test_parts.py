@@ -15,6 +15,7 @@ import mcnet
 from mcnet.curves.compile import family_curves
 from mcnet.curves.curves import Curves
 from mcnet.curves.family import Combination, CurveFamily
+from mcnet.export.c import context_numbers
 from mcnet.export.sql import sql_text
 from mcnet.export.targets import export_model
 from mcnet.model.model import CalibrationModel
@@ -115,14 +116,13 @@ def from_c(library, scores, codes):
 
 def test_c_has_the_bits_of_predict(model, tmp_path):
     scores, fields = rows_of(model, 20_000)
-    codes = model.codes(fields)
+    codes = context_numbers(model, fields)
     expected = model.predict(scores, fields)
-    np.testing.assert_array_equal(model.predict(scores, codes=codes), expected)
     for flags in (("-O2",), ("-O3", "-march=native")):
         library = c_library(model, tmp_path, *flags)
         np.testing.assert_array_equal(from_c(library, scores, codes), expected)
         assert np.isnan(from_c(library, np.array([np.nan]), codes[:1])[0])
-    np.testing.assert_array_equal(from_c(library, scores, None), model.predict(scores, codes=np.full(20_000, -1)))
+    np.testing.assert_array_equal(from_c(library, scores, None), model.predict_pooled(scores))
     for row in range(100):
         values = [None if fields[name][row] is None else fields[name][row].encode() for name in model.fields]
         assert library.context((ctypes.c_char_p * len(values))(*values)) == codes[row]
@@ -132,7 +132,9 @@ def test_c_is_right_even_where_a_compiler_may_reorder_sums(tmp_path):
     model = MODELS["two fields"]
     scores, fields = rows_of(model, 5_000)
     library = c_library(model, tmp_path, "-O3", "-ffast-math", "-fno-finite-math-only")
-    np.testing.assert_allclose(from_c(library, scores, model.codes(fields)), model.predict(scores, fields), rtol=1e-11)
+    np.testing.assert_allclose(
+        from_c(library, scores, context_numbers(model, fields)), model.predict(scores, fields), rtol=1e-11
+    )
 
 
 def test_c_plus_plus_takes_the_header(tmp_path, program):
@@ -182,7 +184,9 @@ def test_files_are_not_much_larger_than_the_model(tmp_path):
         assert (tmp_path / f"model.{ending}").stat().st_size < times * size
     scores, fields = rows_of(model, 2_000)
     library = c_library(model, tmp_path, "-O2")
-    np.testing.assert_array_equal(from_c(library, scores, model.codes(fields)), model.predict(scores, fields))
+    np.testing.assert_array_equal(
+        from_c(library, scores, context_numbers(model, fields)), model.predict(scores, fields)
+    )
     stepped = make_model((20, 10), own=40)
     size = len(model_text(stepped).encode())
     for ending, times in (("h", 3.0), ("sql", 3.0), ("onnx", 4.0)):

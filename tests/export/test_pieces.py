@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from mcnet._shared.arrays import clip_scores
 from mcnet.curves.curves import Curves
+from mcnet.curves.evaluate import Evaluator
 from mcnet.export.c import Guide
 from mcnet.export.pieces import HIGHEST_SCORE, LOWEST_SCORE, Pieces
 
@@ -26,8 +27,8 @@ def test_pieces_have_the_bits_of_predict(nasty_models, rows_for, data):
     pieces = Pieces.of(model.curves)
     scores, _ = rows_for(model, 200)
     for curve in range(len(model.curves)):
-        codes = np.full(len(scores), curve - 1) if model.fields else None
-        np.testing.assert_array_equal(_evaluated(pieces, scores, curve), model.predict(scores, codes=codes))
+        which = np.full(len(scores), curve, dtype=np.int32)
+        np.testing.assert_array_equal(_evaluated(pieces, scores, curve), Evaluator(model.curves)(scores, which))
 
 
 @settings(max_examples=200)

@@ -20,7 +20,7 @@ def test_many_binary_fields(fields, tmp_path):
     found = model.predict(score, field)
     one = [model.predict_one(s, {name: int(v[i]) for name, v in field.items()}) for i, s in enumerate(score)]
     assert found.tolist() == one
-    np.testing.assert_array_equal(model.codes(field) >= 0, True)
+    assert (model.contexts.lookup(model.contexts.given(field)) >= 0).all()
     unseen = {name: np.where(np.arange(rows) == 3, 7, v) for name, v in field.items()}
     assert model.predict(score, unseen)[3] == model.predict_one(score[3], dict.fromkeys(field, 7))
 

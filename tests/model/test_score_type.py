@@ -89,7 +89,6 @@ def test_a_single_number_with_a_field(fitted):
     fitted = mcnet.PerField("platt").fit(PROBABILITIES, LABELS, field=field)
     assert fitted.predict(0.03, "NL") == fitted.predict([0.03], ["NL"])[0]
     assert fitted.predict(0.03, {"field": "FR"}) == fitted.predict([0.03], ["FR"])[0]
-    assert fitted.predict(0.03, codes=0) == fitted.predict([0.03], codes=np.array([0]))[0]
     with pytest.raises(mcnet.InputError, match="needs the field"):
         fitted.predict(0.03)
 

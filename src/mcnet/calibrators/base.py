@@ -297,23 +297,20 @@ class Calibrator(Estimator):
         )
         return self
 
-    def predict(
-        self, scores: Any, field: Any = None, *, codes: Any = None, score_type: ScoreType | None = None
-    ) -> FloatArray:
+    def predict(self, scores: Any, field: Any = None, *, score_type: ScoreType | None = None) -> FloatArray:
         """Return the calibrated probability of each score, float64 inside (0, 1).
 
         Parameters
         ----------
         scores : a column of scores, of the type that the calibrator was fitted on.
         field : the field column(s), as in `fit`; unseen values get the pooled curve.
-        codes : instead of `field`, what `codes(field)` returned.
         score_type : "probability" or "logit"; by default what the calibrator was fitted on.
 
         Returns
         -------
         array : one probability per score.
         """
-        return self._fitted().predict(scores, field, codes=codes, score_type=score_type)
+        return self._fitted().predict(scores, field, score_type=score_type)
 
     def predict_one(self, score: float, field: Any = None, *, score_type: ScoreType | None = None) -> float:
         """Return the calibrated probability of one score as a plain float: what `predict` gives, sooner.
@@ -374,21 +371,6 @@ class Calibrator(Estimator):
         w = None if weight is None else weights_column(weight)
         check_lengths(score=p, label=y, weight=w)
         return float(np.average(scipy.special.xlogy(y, p) + scipy.special.xlog1py(1.0 - y, -p), weights=w))
-
-    def codes(self, field: Any) -> Any:
-        """Return each row's context as a number to pass to `predict(codes=…)`, -1 where unseen.
-
-        Refused where not every combination of field values has its own curve.
-
-        Parameters
-        ----------
-        field : the field column(s), as in `fit`.
-
-        Returns
-        -------
-        array : one number per row; None for a calibrator without fields.
-        """
-        return self._fitted().codes(field)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Save the fitted model as JSON; `mcnet.load` brings it back for serving.

@@ -143,19 +143,13 @@ class TrainedCalibrator(Calibrator):
     warm_start: bool
 
     def predict(
-        self,
-        scores: Any,
-        field: Any = None,
-        *,
-        codes: Any = None,
-        score_type: ScoreType | None = None,
-        exact: bool = False,
+        self, scores: Any, field: Any = None, *, score_type: ScoreType | None = None, exact: bool = False
     ) -> FloatArray:
         """Return the calibrated probability of each score, float64 inside (0, 1).
 
         Parameters
         ----------
-        scores, field, codes, score_type : as in `Calibrator.predict`.
+        scores, field, score_type : as in `Calibrator.predict`.
         exact : ask the fitted function itself, not its compiled curve.
 
         Returns
@@ -163,13 +157,13 @@ class TrainedCalibrator(Calibrator):
         array : one probability per score.
         """
         if not exact:
-            return super().predict(scores, field, codes=codes, score_type=score_type)
+            return super().predict(scores, field, score_type=score_type)
         model = self._fitted()
         if not hasattr(self, self.function_attribute):
             raise NotSupportedError(
                 f"this fit is a constant ({self.constant_because_}): there is no function behind its curve"
             )
-        return predict_exactly(model, self._exact, scores, field, codes, score_type)
+        return predict_exactly(model, self._exact, scores, field, score_type)
 
     def save(self, path: str | PathLike[str], *, training_state: bool = False) -> None:
         """Save the fitted model as JSON; `mcnet.load` restores it for serving.
@@ -244,12 +238,9 @@ def predict_exactly(
     function: Callable[[FloatArray, IntArray], FloatArray],
     scores: Any,
     field: Any,
-    codes: Any,
     score_type: ScoreType | None,
 ) -> FloatArray:
     """Return `function(scores, field codes)` of the rows; the codes are -1 where a value is unseen."""
-    if codes is not None:
-        raise InputError("codes name curves; with exact=True give the field itself")
     given = scores_column(scores, score_type=score_type or model.score_type)
     return function(given, _field_codes(model, field, len(given)))
 

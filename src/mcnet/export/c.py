@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, count
 from os import PathLike
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mcnet._shared.arrays import FloatArray, IntArray, ScoreType
 from mcnet._shared.files import whole_file
@@ -90,6 +92,16 @@ def _guide(pieces: Pieces, bits: int) -> Guide:
 # Curves to C: one header without dependencies that computes the same bits as predict.
 
 _LONGEST_LITERAL = 4095
+
+
+def context_numbers(model: CalibrationModel, field: Any) -> NDArray[np.signedinteger]:
+    """Return the number that the header's context function gives each row; -1 is the pooled curve."""
+    columns = model.contexts.given(field)
+    if not model.sums_up:
+        return model.contexts.lookup(columns)
+    if model.strides is None:
+        raise NotSupportedError(f"{' × '.join(model.fields)} have more combinations than 64 bits can number")
+    return model.contexts.combination_keys(columns, model.strides) - np.int64(1)
 
 
 def export_c(

@@ -51,8 +51,7 @@ def lines_of(
         return [Line(POOLED, scores, model.predict(scores, score_type="probability"), *_band(calibrator, scores, None))]
     lines = []
     if pooled or contexts is None:
-        nowhere = np.full(len(scores), -1, dtype=np.int32)
-        lines.append(Line(POOLED, scores, model.predict(scores, codes=nowhere, score_type="probability")))
+        lines.append(Line(POOLED, scores, model.predict_pooled(scores)))
     if contexts is not None:
         single = len(contexts) == 1 and not pooled
         for index, label in enumerate(contexts.labels()):

@@ -10,7 +10,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mcnet._shared.arrays import CodeArray, FloatArray, IndexArray, IntArray, ScoreType, inside_unit, sigmoid
 from mcnet._shared.files import whole_file
@@ -22,8 +21,8 @@ from mcnet.curves.rising_sum import RisingSum, distinct_keys
 from mcnet.errors import Advice, InputError, NotSupportedError
 from mcnet.model.bands import Bands, Uncertainty, check_level
 from mcnet.model.small_batches import SmallBatches
-from mcnet.rows.columns import as_array, as_floats, check_lengths, scores_column, warn_of_other_order
-from mcnet.rows.contexts import Contexts, distinct_contexts
+from mcnet.rows.columns import as_floats, check_lengths, scores_column, warn_of_other_order
+from mcnet.rows.contexts import ANY, Contexts, distinct_contexts
 from mcnet.rows.fields import UNNAMED, FieldColumn
 
 if TYPE_CHECKING:
@@ -166,14 +165,7 @@ class CalibrationModel:
     def _small_batches(self) -> SmallBatches:
         return SmallBatches(self.contexts, self.curves, self.rising_sum if self.sums_up else None)
 
-    def predict(
-        self,
-        scores: Any,
-        field: Any = None,
-        *,
-        codes: NDArray[Any] | None = None,
-        score_type: ScoreType | None = None,
-    ) -> FloatArray:
+    def predict(self, scores: Any, field: Any = None, *, score_type: ScoreType | None = None) -> FloatArray:
         """Return the calibrated probability of each score, float64 inside (0, 1).
 
         Parameters
@@ -181,8 +173,6 @@ class CalibrationModel:
         scores : a column of scores in [0, 1], or of logits if the model was fitted on logits. A single number gives a
             single number (np.float64), its field a single value as in `predict_one`.
         field : the field column(s), as in fit; unseen values get the pooled curve.
-        codes : instead of `field`, what `codes(field)` returned: saves looking the values up again. -1 is the pooled
-            curve.
         score_type : "probability" or "logit"; by default what the model was fitted on. Scores outside [0, 1] are
             refused as probabilities; a column of 32 or more scores that all lie in [0, 1] is refused as logits, unless
             score_type="logit" says that they are.
@@ -191,39 +181,33 @@ class CalibrationModel:
         -------
         array : one probability per score.
         """
-        if codes is None and (score_type or self.score_type) == "probability":
+        if (score_type or self.score_type) == "probability":
             few = self._small_batches(scores, field)
             if few is not None:
                 return few
         if _is_scalar(scores):
-            one: FloatArray = self._scalar(scores, field, codes, score_type)
-            return one
+            one: Any = np.float64(self.predict_one(float(scores), field, score_type=score_type))
+            return one  # type: ignore[no-any-return]
         if hasattr(scores, "__len__") and not isinstance(scores, str | bytes) and len(scores) == 0:
             return np.empty(0)  # an empty batch is no mistake when serving
         score = as_probabilities(scores, self.score_type, score_type)
-        which: IndexArray | None
-        if codes is None:
-            warn_of_other_order(field, score=scores)
-            if self.sums_up:
-                self._check_field(field)
-                columns = self.contexts.given(field)
-                check_lengths(score=score, field=columns[0])
-                return self._summed_up(score, *self._distinct(columns))
-            which = self._looked_up(field)
-        elif field is not None:
-            raise InputError("both field and codes were given; give one of them")
-        else:
-            which = self._as_codes(codes)
-        check_lengths(score=score, field=which)
+        warn_of_other_order(field, score=scores)
         if self.sums_up:
-            assert which is not None
-            keys, which = distinct_keys(which + np.int64(1), int(self.contexts.combinations) + 1)
-            return self._summed_up(score, self._decoded(keys), which)
+            self._check_field(field)
+            columns = self.contexts.given(field)
+            check_lengths(score=score, field=columns[0])
+            return self._summed_up(score, *self._distinct(columns))
+        which = self._looked_up(field)
+        check_lengths(score=score, field=which)
         result = self._evaluator.attempt(score, which, 1)
-        if result is None:
-            scores_column(score)
-            raise self._not_codes()
-        return result
+        return self._evaluator(scores_column(score), which, 1) if result is None else result
+
+    def predict_pooled(self, scores: FloatArray) -> FloatArray:
+        """Return the probability of each score, of any field values that the fit has not seen."""
+        nowhere = np.full(len(scores), -1, dtype=np.int32)
+        if not self.sums_up:
+            return self._evaluator(scores, nowhere, 1)
+        return self._summed_up(scores, np.full((1, len(self.fields)), ANY, dtype=np.int32), nowhere + 1)
 
     def predict_cells(self, sketch: "Sketch") -> FloatArray:
         """Return the calibrated probability of every cell of a sketch, at its mean score.
@@ -252,7 +236,7 @@ class CalibrationModel:
     # A sum of parts: contexts are numbered by the codes of their values, "any other value" (-1) among them.
 
     @cached_property
-    def _strides(self) -> list[int] | None:
+    def strides(self) -> list[int] | None:
         """What a step of each field's code adds to the number of a combination; None if there are too many for that."""
         strides = [1]
         for known in reversed(self.contexts.values):
@@ -261,24 +245,20 @@ class CalibrationModel:
 
     def _decoded(self, keys: IntArray) -> IntArray:
         """Return the codes `[contexts, fields]` of combinations, given by their number plus 1."""
-        assert self._strides is not None
+        assert self.strides is not None
         codes = []
-        for stride in self._strides:
+        for stride in self.strides:
             digit, keys = np.divmod(keys, stride)
             codes.append(digit - 1)
         return np.column_stack(codes)
 
     def _distinct(self, columns: list[FieldColumn]) -> tuple[IndexArray, IndexArray]:
         """Return the field codes of the distinct contexts `[contexts, fields]`, and which of them each row has."""
-        if self._strides is None:
+        if self.strides is None:
             return distinct_contexts(self.contexts.field_codes(columns))
-        keys, which = distinct_keys(self._keys(columns), int(self.contexts.combinations) + 1)
+        numbers = self.contexts.combination_keys(columns, self.strides)
+        keys, which = distinct_keys(numbers, int(self.contexts.combinations) + 1)
         return self._decoded(keys), which
-
-    def _keys(self, columns: list[FieldColumn]) -> IndexArray:
-        """Return the number of each row's combination of values, plus 1."""
-        assert self._strides is not None
-        return self.contexts.combination_keys(columns, self._strides)
 
     def _summed_up(self, score: FloatArray, table: IndexArray, which: IndexArray) -> FloatArray:
         """Return the probabilities of rows in contexts given by field codes `[contexts, fields]`."""
@@ -314,12 +294,6 @@ class CalibrationModel:
             raise InputError(f"score is {type(score).__name__}, not a number; predict takes columns of scores")
         return float(self.predict([score], self._one_row(field), score_type=score_type)[0])
 
-    def _scalar(self, score: Any, field: Any, codes: Any, score_type: ScoreType | None) -> Any:
-        """Return the calibrated probability of a single number as one of NumPy's."""
-        if codes is None:
-            return np.float64(self.predict_one(float(score), field, score_type=score_type))
-        return self.predict([float(score)], field, codes=np.atleast_1d(codes), score_type=score_type)[0]
-
     def _one_row(self, field: Any) -> Any:
         """Return the value(s) of one row as columns of one row."""
         if isinstance(field, Mapping):
@@ -330,53 +304,6 @@ class CalibrationModel:
         if len(field) != len(names):
             raise InputError(f"field has {len(field)} values; needed: {', '.join(names)}, in this order")
         return {name: [value] for name, value in zip(names, field, strict=True)}
-
-    @property
-    def _most_codes(self) -> int:
-        return int(self.contexts.combinations) if self.sums_up else len(self.contexts)
-
-    def _as_codes(self, codes: Any) -> IndexArray:
-        """Return codes given by the caller, if they are numbers that can be looked at when they are evaluated."""
-        if not self.fields:
-            raise NotSupportedError(f"this {self.method} model was fitted without a field; call predict without codes=")
-        codes = as_array(codes, "codes")
-        if codes.dtype.kind not in "iu":
-            raise self._not_codes()
-        if self.sums_up or (codes.dtype != np.int32 and len(codes)):
-            if self.sums_up and self._strides is None:
-                raise self._no_codes()
-            if len(codes) and not -1 <= codes.min() <= codes.max() < self._most_codes:
-                raise self._not_codes()
-        which: IndexArray = codes.astype(np.int64 if self.sums_up else np.int32, copy=False)
-        return which
-
-    def _not_codes(self) -> InputError:
-        return InputError(f"codes are whole numbers from -1 to {self._most_codes - 1:d}, as codes(field) returns them")
-
-    def _no_codes(self) -> NotSupportedError:
-        return NotSupportedError(
-            f"{' × '.join(self.fields)} have more combinations than 64 bits can number; call predict(scores, field=…)"
-        )
-
-    def codes(self, field: Any) -> IndexArray | None:
-        """Return the context of each row as a number, -1 where it is unseen; None for a model without fields.
-
-        A model of very many combinations, whose numbers 64 bits cannot hold, refuses.
-
-        Parameters
-        ----------
-        field : the field column(s), as in `predict`.
-
-        Returns
-        -------
-        array : one number per row; None for a model without fields.
-        """
-        if not self.sums_up:
-            return self._looked_up(field)
-        if self._strides is None:
-            raise self._no_codes()
-        self._check_field(field)
-        return self._keys(self.contexts.given(field)) - np.int64(1)
 
     def _check_field(self, field: Any) -> None:
         if field is None and self.needed_fields:

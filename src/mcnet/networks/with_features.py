@@ -297,7 +297,6 @@ class WithFeatures(Calibrator):
         field: Any = None,
         *,
         features: Any = None,
-        codes: Any = None,
         score_type: ScoreType | None = None,
         exact: bool = False,
     ) -> FloatArray:
@@ -305,7 +304,7 @@ class WithFeatures(Calibrator):
 
         Parameters
         ----------
-        scores, field, codes, score_type : as in `Calibrator.predict`.
+        scores, field, score_type : as in `Calibrator.predict`.
         features : the features of the rows, as in `fit`.
         exact : ask the function behind the curves, not the curves; the network on features is always asked.
 
@@ -320,9 +319,7 @@ class WithFeatures(Calibrator):
         encoded = both.encoding.encode(features)
         check_lengths(score=as_array(scores, "score"), features=encoded.numbers)
         if not exact:
-            return both.add(both.model.predict(scores, field, codes=codes, score_type=score_type), encoded)
-        if codes is not None:
-            raise InputError("codes name curves; with exact=True give the field itself")
+            return both.add(both.model.predict(scores, field, score_type=score_type), encoded)
         if both.function is None:
             asked: dict[str, Any] = {"exact": True} if isinstance(self.calibrator_, BayesMCNet) else {}
             return both.add(self.calibrator_.predict(scores, field, score_type=score_type, **asked), encoded)
@@ -331,7 +328,7 @@ class WithFeatures(Calibrator):
         def trained(given: FloatArray, known: IntArray) -> FloatArray:
             return function.predict(logit(given), known)
 
-        return both.add(predict_exactly(model, trained, scores, field, None, score_type), encoded)
+        return both.add(predict_exactly(model, trained, scores, field, score_type), encoded)
 
     def predict_one(self, score: float, field: Any = None, *, score_type: ScoreType | None = None) -> NoReturn:
         """Refuse: one score and its field say nothing of the features."""
