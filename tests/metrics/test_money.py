@@ -200,7 +200,7 @@ def test_values_that_cannot_be_used_are_refused():
 
 
 def test_duckdb_sums_values_to_the_bits_of_one_scan():
-    from tests.sql.conftest import alike
+    from tests.sketches import alike
 
     duckdb = pytest.importorskip("duckdb")
     p, y, field, value, _ = world(11, rows=5_000)

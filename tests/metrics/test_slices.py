@@ -199,7 +199,7 @@ def test_each_column_is_cut_by_what_it_holds():
         "epoch:hour",
         "epoch:weekday",
         "epoch:hour-of-week",
-        "digits:weekday",
+        "digits",
         "day:weekday",
     ]
     assert set(left_out) == {"id", "one", "none", "list"}

@@ -206,7 +206,7 @@ def test_files_may_have_different_types_of_one_column(tmp_path):
     parts = [
         frame[:100].with_columns(pl.col("s").cast(pl.Float32), pl.col("zone").cast(pl.Int64)),
         frame[100:200].with_columns(pl.col("zone").cast(pl.Float64)),
-        frame[200:].select(reversed(frame.columns)),
+        frame[200:].with_columns(pl.col("zone").cast(pl.Int16)).select(reversed(frame.columns)),
     ]
     for kind in (".parquet", ".arrow"):
         folder = tmp_path / kind[1:]

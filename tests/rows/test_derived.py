@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import numpy as np
 import polars as pl
 import pytest
-from tests.sql.conftest import alike
+from tests.sketches import alike
 
 import mcnet
 from mcnet.errors import InputError
@@ -295,15 +295,14 @@ def test_the_service_cuts_what_a_request_sends(rows, model, tmp_path):
         return json.loads(answer_json(served, json.dumps(question).encode(), 100, Numbers()))["calibrated"]
 
     seconds = int(datetime(2026, 11, 16, 7, 30, tzinfo=UTC).timestamp())
-    assert asked({"score": 0.2, "field": {"age": 33, "ts": moment}}) == expected
-    assert asked({"score": 0.2, "field": {"age": 33.0, "ts": seconds}}) == expected
     assert asked({"score": [0.2] * 20, "field": {"age": [33] * 20, "ts": [moment] * 20}}) == [expected] * 20
     assert asked([{"score": 0.2, "age": 33, "ts": moment, "other": 1}]) == [expected]
-    assert asked({"score": 0.2, "age": 33, "ts": moment}) == expected
-    own = {"age:number": 33, "ts:hour": moment, "ts:weekday": moment}
-    assert asked({"score": 0.2, "field": own}) == expected
-    with pytest.raises(InputError, match="age is not a number in the request: 'old'"):
-        asked({"score": 0.2, "field": {"age": "old", "ts": moment}})
+    assert asked([{"score": 0.2, "age": 33.0, "ts": seconds}]) == [expected]
+    assert asked({"score": [0.2], "field": {"age:number": [33], "ts:hour": [moment], "ts:weekday": [moment]}}) == [
+        expected
+    ]
+    with pytest.raises(InputError, match="age is not a number in row 0: 'old'"):
+        asked({"score": [0.2], "field": {"age": ["old"], "ts": [moment]}})
 
 
 def test_apply_adds_the_same_probability_to_files_of_every_kind(rows, model, tmp_path):

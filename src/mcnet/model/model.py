@@ -203,7 +203,16 @@ class CalibrationModel:
         return self._evaluator(scores_column(score), which, 1) if result is None else result
 
     def predict_pooled(self, scores: FloatArray) -> FloatArray:
-        """Return the probability of each score, of any field values that the fit has not seen."""
+        """Return the probability of each score in a context whose field values the fit has not seen.
+
+        Parameters
+        ----------
+        scores : an array of scores in [0, 1].
+
+        Returns
+        -------
+        array : one probability per score.
+        """
         nowhere = np.full(len(scores), -1, dtype=np.int32)
         if not self.sums_up:
             return self._evaluator(scores, nowhere, 1)

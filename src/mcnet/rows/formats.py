@@ -8,11 +8,9 @@ import secrets
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from importlib.util import find_spec
-from itertools import combinations
 from os import fspath
 from pathlib import Path
 from typing import Any
@@ -38,7 +36,6 @@ from mcnet.rows.locations import (
     Location,
     Locations,
     RemoteFile,
-    columns_of_dates,
     is_whole,
     partition_values,
     read_options,
@@ -48,7 +45,6 @@ from mcnet.rows.locations import (
     with_outer_partitions,
     with_partitions,
 )
-from mcnet.rows.periods import TIMESTAMP
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,6 @@ def _filtered(frame: pl.LazyFrame, types: Mapping[str, pl.DataType] | None = Non
         condition = pl.sql_expr(where)
         asked = [name for name in condition.meta.root_names() if schema.get(name) == pl.String]
         typed = {name: kind for name, kind in (types or {}).items() if name in asked and kind != pl.String}
-        typed |= {name: pl.Date() for name in columns_of_dates(condition, {**schema, **typed})}
         refuse_dates_for_numbers(condition, {**schema, **typed})
         pl.DataFrame(schema={**schema, **typed}).filter(condition)  # refused now, and not while rows are read
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -251,35 +246,30 @@ def _one_table(paths: Sequence[Location], frames: Sequence[pl.LazyFrame], column
     """Return tables whose columns or types differ as one: of the columns that all of them have."""
     schemas = [frame.collect_schema() for frame in frames]
     names = _names_in_all(paths, schemas, columns)
-    mixed = [name for name in columns.texts if name in names and len({schema[name] for schema in schemas}) > 1]
-    checks = {name: _MixedField(name, paths, [schema[name] for schema in schemas]) for name in mixed}
-    for name, check in checks.items():
-        if name not in columns.periods:
-            check.refuse_types()
-    parts = []
-    for index, (frame, schema) in enumerate(zip(frames, schemas, strict=True)):
-        part = frame.select(column_at(schema.names(), name) for name in names)
-        parts.append(
-            part.with_columns(
-                column_at(names, name)
-                .map_batches(
-                    canonical_texts if name in columns.periods else partial(checks[name].strings, index),
-                    return_dtype=pl.String,
-                    is_elementwise=True,
-                )
-                .alias(name)
-                for name in mixed
-            )
-        )
+    mixed = []
     for name in names:
-        kinds = {schema[name]: path for path, schema in zip(paths, schemas, strict=True)}
-        if name not in mixed and len(kinds) > 1 and not _has_common_type(kinds):
-            one, other = list(kinds)[:2]
+        types = {schema[name]: path for path, schema in zip(paths, schemas, strict=True)}
+        if len(types) < 2:
+            continue
+        if name in columns.texts:
+            mixed.append(name)
+            kinds = {_kind_of_values(kind): kind for kind in reversed(types) if kind != pl.Null}
+            # Periods of all kinds are cut alike.
+            different = [] if name in columns.periods else sorted(kinds.values(), key=list(types).index)
+        else:
+            different = [] if _has_common_type(types) else list(types)
+        if len(different) > 1:
+            one, other = different[:2]
             raise InputError(
-                f"{name} is {one} in {kinds[one]} and {other} in {kinds[other]}; cast the column to one type in all "
+                f"{name} is {one} in {types[one]} and {other} in {types[other]}; cast the column to one type in all "
                 "files"
             )
-    return pl.concat(parts, how="vertical_relaxed")
+    parts = [frame.select(column_at(frame.collect_schema().names(), name) for name in names) for frame in frames]
+    texts = [
+        column_at(names, name).map_batches(canonical_texts, return_dtype=pl.String, is_elementwise=True).alias(name)
+        for name in mixed
+    ]
+    return pl.concat([part.with_columns(texts) for part in parts], how="vertical_relaxed")
 
 
 def _names_in_all(paths: Sequence[Location], schemas: Sequence[pl.Schema], columns: Columns) -> list[str]:
@@ -319,43 +309,6 @@ def _has_common_type(kinds: Collection[pl.DataType]) -> bool:
 
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_SAME_TEXTS = [{"timestamp", "day"}, *({"text", kind} for kind in ("number", "flag", "day", "timestamp", "zoned"))]
-"""Types that may stand for one field in different files: equal values have one canonical text."""
-
-
-class _MixedField:
-    """A field that has different types in different files, as its canonical texts."""
-
-    def __init__(self, name: str, paths: Sequence[Location], types: Sequence[pl.DataType]) -> None:
-        self.name, self.paths, self.types = name, paths, types
-        self.kinds = [_kind_of_values(kind) for kind in types]
-
-    def refuse_types(self) -> None:
-        """Refuse types in which one value would have two texts."""
-        first = {kind: index for index, kind in reversed(list(enumerate(self.kinds))) if kind is not None}
-        for one, other in combinations(sorted(first, key=first.__getitem__), 2):
-            if {one, other} not in _SAME_TEXTS:
-                raise InputError(
-                    f"{self._types(first[one], first[other])}, so one value would become two; cast the column to one "
-                    "type in all files"
-                )
-
-    def strings(self, file: int, values: pl.Series) -> pl.Series:
-        """Return values of a file as canonical texts; refuse a text that is another one where the column is typed."""
-        strings: pl.Series = canonical_texts(values)
-        if self.kinds[file] == "text":
-            for string in strings.drop_nulls().unique(maintain_order=True):
-                for other, kind in enumerate(self.kinds):
-                    typed = _typed_text(string, kind)
-                    if typed is not None and typed != string:
-                        raise InputError(
-                            f"{self._types(other, file)}, where {string!r} would be another value than {typed!r}; cast "
-                            "the column to one type in all files"
-                        )
-        return strings
-
-    def _types(self, one: int, other: int) -> str:
-        return f"{self.name} is {self.types[one]} in {self.paths[one]} and {self.types[other]} in {self.paths[other]}"
 
 
 class _MixedJson:
@@ -424,11 +377,6 @@ def _typed_text(text: str, kind: str | None) -> str | None:
         return field_text(Decimal(text))
     if kind == "flag" and text.lower() in ("true", "false"):
         return text.lower()
-    if kind in ("day", "timestamp", "zoned") and (match := re.fullmatch(TIMESTAMP, text)) and match["day"]:
-        try:
-            return field_text(datetime.fromisoformat(text))
-        except ValueError:
-            return "its timestamp"
     return None
 
 

@@ -98,7 +98,10 @@ def unusable_condition(where: str, error: BaseException) -> InputError:
     """Return the error about a condition on rows that Polars refused."""
     reason = first_line(error)
     if "date/datetime/time" in reason:
-        reason = "it compares timestamps with a text; write DATE '2026-11-16' or TIMESTAMP '2026-11-16 07:00'"
+        reason = (
+            "it compares timestamps with strings; write DATE '2026-11-16' or TIMESTAMP '2026-11-16 07:00' for a column "
+            "of timestamps, '2026-11-16' for one of strings, such as a folder dt=2026-11-16"
+        )
     elif "compare string with numeric" in reason:
         reason = (
             "it compares numbers with strings; write hour = 3 for a column of numbers, site = '3' for one of strings"
@@ -374,9 +377,9 @@ def partition_values(path: Location) -> Values:
 
 
 def partition_types(paths: Sequence[Location]) -> "dict[str, pl.DataType]":
-    """Return the type of each partition column: whole numbers if all its values are; none if the files differ in them.
+    """Return the type of each partition column: whole numbers if all its values are, otherwise strings, of days, too.
 
-    Days stay the string that the folder has: a condition may say dt = '2026-11-16', or dt = DATE '2026-11-16'.
+    None if the files differ in these columns.
     """
     import polars as pl
 
@@ -447,39 +450,10 @@ def prune(paths: Sequence[Location], types: "dict[str, pl.DataType]", where: str
             {name: [_typed_value(result[name], kind) for result in values] for name, kind in types.items()},
             schema=types,
         )
-        dates = {name for part in parts for name in columns_of_dates(part, types)}
-        table = table.with_columns(pl.col(name).str.to_date("%Y-%m-%d") for name in dates)
         kept = table.select(pl.all_horizontal(parts).fill_null(False)).to_series().to_list()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise unusable_condition(where, error) from None
     return [path for path, keep in zip(paths, kept, strict=True) if keep] or list(paths[:1])
-
-
-def columns_of_dates(condition: "pl.Expr", types: "Mapping[str, pl.DataType]") -> list[str]:
-    """Return the columns of strings that a condition compares with dates, as in dt = DATE '2026-11-16'.
-
-    Spark takes the folder dt=2026-11-16 for a date, and here it is a string: either way of asking is right.
-    """
-    import polars as pl
-
-    def accepted(part: "pl.Expr", types: "Mapping[str, pl.DataType]") -> bool:
-        try:
-            pl.DataFrame(schema=types).filter(part)
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-            return False
-        return True
-
-    result: list[str] = []
-    for part in _conjuncts(condition):
-        strings = [name for name in part.meta.root_names() if types.get(name) == pl.String and name not in result]
-        if not strings or not _DATE_LITERAL.search(part.meta.serialize(format="json")) or accepted(part, types):
-            continue
-        dates = next(
-            (one for one in ([name] for name in strings) if accepted(part, {**types, one[0]: pl.Date()})), strings
-        )
-        if accepted(part, {**types, **{name: pl.Date() for name in dates}}):
-            result += dates
-    return result
 
 
 def refuse_dates_for_numbers(condition: "pl.Expr", types: "Mapping[str, pl.DataType]") -> None:

@@ -43,14 +43,11 @@ _LARGEST = {"hour": 23, "minute": 59, "second": 59, "hours": 23, "minutes": 59}
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _HOUR = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?")
 
-# Counters from 2001 to 2065, in seconds since 1970; a thousand times that in milliseconds.
-_EPOCH = (1e9, 3e9)
+COUNTED_SECONDS = (1_000_000_000, 2_000_000_000)
+"""Numbers that are seconds since 1970, of 2001 to 2033, or a thousand times as many milliseconds.
 
-_DAYS_IN_DIGITS = (19_000_101, 20_991_231)
-"""Numbers that can be a day written as 20261117."""
-
-HOURS_IN_DIGITS = (1_900_010_100, 2_099_123_123)
-"""Numbers that can be an hour written as 2026111713."""
+Above them lie hours written as 2026111713, which must not be taken for seconds.
+"""
 
 
 @dataclass(frozen=True)
@@ -117,8 +114,8 @@ def cut_to_periods(column: "pl.Series", every: str, *, describe_row: DescribeRow
     """Return for each timestamp the string of the period it lies in, by the period's beginning.
 
     A timestamp with a time zone is converted to UTC, one without is taken as it is: to cut days as local clocks show
-    them, give local timestamps without a zone. If the period has a unit, whole numbers from 1e9 to 3e9 (or a thousand
-    times as many) are seconds (milliseconds) since 1970, and 20261117 is a day. A missing timestamp stays missing.
+    them, give local timestamps without a zone. If the period has a unit, whole numbers from 1e9 to 2e9 (or a thousand
+    times as many) are seconds (milliseconds) since 1970. A missing timestamp stays missing.
 
     >>> import polars as pl
     >>> cut_to_periods(pl.Series(["2024-05-01T13:05:00", "2024-05-01", None]), "6h").to_list()
@@ -151,13 +148,11 @@ def timestamps_of(
     if not column.dtype.is_numeric():
         return column
     numbers = _whole_numbers(column, describe_row)
-    _refuse_hours_in_digits(numbers)
     timestamps = _counted_timestamps(numbers)
-    timestamps = _days_in_digits(numbers) if timestamps is None else timestamps
     if timestamps is None:
         example = numbers.drop_nulls()[0]
         for factor, unit in ((1_000, "microseconds"), (1_000_000, "nanoseconds")):
-            if counted_seconds(example // factor) is not None and example // factor > _EPOCH[1]:
+            if counted_seconds(example // factor) is not None and example // factor > COUNTED_SECONDS[1]:
                 advice = f"they look like {unit} since 1970: divide them by {factor:,}, to milliseconds"
         raise InputError(f"{column.name} has plain numbers such as {example}, not timestamps; {advice}")
     return timestamps
@@ -169,9 +164,10 @@ def counted_seconds(number: float) -> int | None:
     >>> counted_seconds(1_800_000_000), counted_seconds(1_800_000_000_000), counted_seconds(7)
     (1800000000, 1800000000, None)
     """
-    if _EPOCH[0] <= number <= _EPOCH[1] and not HOURS_IN_DIGITS[0] <= number <= HOURS_IN_DIGITS[1]:
+    first, last = COUNTED_SECONDS
+    if first <= number <= last:
         return int(number)
-    return int(number // 1000) if 1e3 * _EPOCH[0] <= number <= 1e3 * _EPOCH[1] else None
+    return int(number // 1000) if 1000 * first <= number <= 1000 * last else None
 
 
 def fitting_period(low: Any, high: Any) -> str:
@@ -236,27 +232,6 @@ def _in_row(row: int, describe_row: DescribeRow | None) -> str:
     return "" if describe_row is None else f" in {describe_row(row)}"
 
 
-def _refuse_hours_in_digits(numbers: "pl.Series") -> None:
-    """Refuse numbers such as 2026111713, if at least half of the known ones are hours written so.
-
-    Of the seconds of an hour after 2030, no more than a quarter read as an hour; of hours, all but the wrong ones.
-    """
-    import polars as pl
-
-    known = numbers.drop_nulls()
-    likely = known.filter(known.is_between(*HOURS_IN_DIGITS))
-    if len(likely) == 0 or 2 * len(likely) < len(known):
-        return
-    hours = (likely.cast(pl.String) + "00").str.to_datetime("%Y%m%d%H%M", strict=False)
-    valid = hours.is_not_null()
-    if 2 * valid.sum() >= len(known):
-        number, hour = likely.filter(valid)[0], hours.drop_nulls()[0]
-        raise InputError(
-            f"{numbers.name} has {number}, which is {hour:%Y-%m-%d} at {hour.hour} o'clock or seconds since 1970; "
-            f"write {hour:%Y-%m-%dT%H:00}"
-        )
-
-
 def _counted_timestamps(numbers: "pl.Series") -> "pl.Series | None":
     """Return the timestamps whose seconds or milliseconds since 1970 are given; None if the numbers do not look so."""
     import polars as pl
@@ -265,21 +240,12 @@ def _counted_timestamps(numbers: "pl.Series") -> "pl.Series | None":
     if len(known) == 0:
         return pl.from_epoch(numbers, time_unit="s")
     low, high = int(known.min()), int(known.max())  # type: ignore[arg-type]
-    if _EPOCH[0] <= low and high <= _EPOCH[1]:
+    first, last = COUNTED_SECONDS
+    if first <= low and high <= last:
         return pl.from_epoch(numbers, time_unit="s")
-    if 1e3 * _EPOCH[0] <= low and high <= 1e3 * _EPOCH[1]:
+    if 1000 * first <= low and high <= 1000 * last:
         return pl.from_epoch(numbers, time_unit="ms")
     return None
-
-
-def _days_in_digits(numbers: "pl.Series") -> "pl.Series | None":
-    """Return the days that numbers such as 20261117 write; None if one of the numbers writes none."""
-    import polars as pl
-
-    if not numbers.drop_nulls().is_between(*_DAYS_IN_DIGITS).all():
-        return None
-    days = numbers.cast(pl.String).str.to_date("%Y%m%d", strict=False)
-    return days if days.null_count() == numbers.null_count() else None
 
 
 def typed_timestamps(column: "pl.Series", describe_row: DescribeRow | None = None) -> "pl.Series":

@@ -13,7 +13,7 @@ from mcnet._shared.arrays import ScoreType
 from mcnet._shared.messages import warn
 from mcnet.errors import InputError
 from mcnet.rows.fields import MISSING_LABEL, source_column
-from mcnet.rows.periods import HOURS_IN_DIGITS, Every, cut_to_periods, duration_seconds, parse_every
+from mcnet.rows.periods import COUNTED_SECONDS, Every, cut_to_periods, duration_seconds, parse_every
 from mcnet.rows.spec import DEFAULT_RESOLUTION, Resolution, field_names
 from mcnet.sketch.query import NoUsableRowsError
 from mcnet.sketch.sketch import Sketch
@@ -26,9 +26,6 @@ from mcnet.store.journal import Journal
 _DAY_SECONDS = 86_400
 _CALENDAR = {"w": "week", "mo": "month", "y": "year"}
 """The units that are cut by the calendar, by their names in Spark."""
-
-_COUNTED = (1_000_000_000, 3_000_000_000)
-"""Numbers in this range are seconds since 1970; a thousand times that, milliseconds. See `cut_to_periods`."""
 
 _TIMESTAMP = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?$"
 _AHEAD = r"([+-](?!00:?00)\d\d:?\d\d)$"
@@ -153,14 +150,12 @@ def _cut_numbers(timestamps: Column, kind: str, step: Every, every: str) -> Colu
     length = min(int(duration_seconds(every)), _DAY_SECONDS) if step.unit in ("m", "h") else _DAY_SECONDS
     if _DAY_SECONDS % length:
         length = 60
-    # Numbers that may be hours written as 2026111713 are kept, so that `cut_to_periods` can refuse them.
-    in_digits = numbers.between(*HOURS_IN_DIGITS)
-    cut = numbers
+    cut = numbers  # those that count nothing are kept, so that `cut_to_periods` can refuse them
     for factor in (1, 1000):
-        first, last = (end * factor for end in _COUNTED)
+        first, last = (end * factor for end in COUNTED_SECONDS)
         # The first period has begun before its first second that counts.
         begins = F.greatest(numbers - F.pmod(numbers, F.lit(length * factor)), F.lit(first))
-        cut = F.when(numbers.between(first, last) & ~in_digits, begins).otherwise(cut)
+        cut = F.when(numbers.between(first, last), begins).otherwise(cut)
     return cut
 
 
