@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError
 from mcnet.rows.periods import period_text
@@ -190,6 +192,36 @@ def test_a_key_that_was_forgotten_counts_once_also_if_keys_are_kept_for_longer_a
 def count(store, table):
     with store.database.reading() as connection:
         return list(connection.scalars(sa.select(table.c.source)))
+
+
+REQUESTS = st.tuples(st.sampled_from("abcd"), st.integers(0, 2), st.integers(1, 3))
+"""Key, rows, and hours ago."""
+
+
+@settings(max_examples=25)
+@given(st.lists(st.one_of(st.just("compact"), st.lists(REQUESTS, min_size=1, max_size=5)), max_size=8))
+def test_any_sequence_of_requests_counts_each_key_once(tmp_path_factory, steps):
+    store = Store(tmp_path_factory.mktemp("feedback") / "ads.db")
+    store.configure("ctr", every="1h")
+    journal, known = store.journal("ctr"), {}
+    for step in steps:
+        if step == "compact":
+            journal.compact_feedback(until=hour(2))
+            continue
+        outcomes = add_feedback(store, [request(*one) for one in step])
+        for (key, seed, before), outcome in zip(step, outcomes, strict=True):
+            first = known.setdefault(key, (seed, hour(before)))
+            if first[0] != seed:
+                assert isinstance(outcome, OtherRowsError)
+            elif outcome.rows:
+                assert (outcome.rows, outcome.periods) == (20, (first[1],))
+            else:
+                assert outcome.known == (first[1],)
+    expected = {
+        period: sum(rows(seed) for seed, other in known.values() if other == period) for _, period in known.values()
+    }
+    assert dict(journal.sketches()) == expected
+    assert journal.verify() == []
 
 
 def test_a_writer_answers_each_request_when_its_rows_are_there(store):
