@@ -63,7 +63,7 @@ class ArrivalCurve:
         """
         counts: dict[tuple[str, str], dict[float, float]] = defaultdict(dict)
         for entry in entries:
-            counts[entry.source, entry.period][entry.age_or_end] = entry.positives
+            counts[entry.source, entry.period][np.inf if entry.age is None else entry.age] = entry.positives
         several = [sorted(found.items()) for found in counts.values() if len(found) > 1]
         if not several:
             return None

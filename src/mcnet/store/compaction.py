@@ -74,17 +74,15 @@ def forget_keys(journal: "Journal", now: datetime | None) -> None:
 def forget_periods(journal: "Journal", before: Any) -> dict[str, int]:
     """Delete the rows and keys of all periods earlier than one; return how many periods, rows and keys."""
     limit = period_text(before)
+    gone: dict[str, int] = {"periods": 0, "rows": 0, "keys": 0}
     with journal.changing() as (connection, head):
-        gone: dict[str, int] = {"rows": 0, "keys": 0}
-        periods: set[str] = set()
-        for table, name in ((entries, "rows"), (keys, "keys")):
-            known = set(connection.scalars(sa.select(table.c.period).where(table.c.head == head.id).distinct()))
+        for table, name, number in ((entries, "rows", sa.func.sum(entries.c.rows)), (keys, "keys", sa.func.count())):
+            own = table.c.head == head.id
+            known = set(connection.scalars(sa.select(table.c.period).where(own).distinct()))
             earlier = set(periods_between(sorted_periods([*known, limit]), None, limit)) - {limit}
-            periods |= earlier if table is entries else set()
-            for period in earlier:
-                own = (table.c.head == head.id) & (table.c.period == period)
-                number = sa.func.sum(entries.c.rows) if table is entries else sa.func.count()
-                gone[name] += int(connection.scalar(sa.select(number).select_from(table).where(own)) or 0)
-                connection.execute(table.delete().where(own))
+            gone["periods"] += len(earlier) if table is entries else 0
+            for some in map(table.c.period.in_, chunks(earlier)):
+                gone[name] += int(connection.scalar(sa.select(number).select_from(table).where(own, some)) or 0)
+                connection.execute(table.delete().where(own, some))
         summarise(connection, head.id)
-    return {"periods": len(periods), **gone}
+    return gone

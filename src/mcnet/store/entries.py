@@ -47,11 +47,6 @@ class Entry:
     """The largest weight of a row; None if it is not known, or no larger than the mean."""
 
     @property
-    def age_or_end(self) -> float:
-        """The age; infinite if the labels were complete."""
-        return np.inf if self.age is None else self.age
-
-    @property
     def heaviest(self) -> float:
         """The largest weight of a row, as far as it is known: at least the mean of all."""
         return max(self.largest_weight or 0.0, self.weight / self.rows if self.rows else 0.0)

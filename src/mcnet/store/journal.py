@@ -218,15 +218,14 @@ class Journal(OfHead):
     # -- reading --------------------------------------------------------------------------------------------------
 
     def all_counts(self) -> dict[int, Entry]:
-        """Return every count, also earlier ones of the same source."""
-        in_order = self._rows(sa.select(entries.c.id, *_DESCRIPTION).order_by(entries.c.id))
+        """Return every count, also earlier ones of the same source, by age and then as they were added."""
+        in_order = self._rows(sa.select(entries.c.id, *_DESCRIPTION).order_by(entries.c.age, entries.c.id))
         return {number: Entry(*described) for number, *described in in_order}
 
     def latest(self) -> dict[int, Entry]:
         """Return what counts: of several counts of a source and period the one of the latest age."""
         counts = self.all_counts()
-        by_age = sorted(counts.items(), key=lambda one: one[1].age_or_end)
-        latest = {(entry.source, entry.period): number for number, entry in by_age}
+        latest = {(entry.source, entry.period): number for number, entry in counts.items()}
         return {number: counts[number] for number in sorted(latest.values())}
 
     def entries(self) -> list[Entry]:
@@ -235,10 +234,8 @@ class Journal(OfHead):
 
     def counts(self) -> list[tuple[Entry, Callable[[], Sketch]]]:
         """Return every count, also earlier ones of the same source, and what reads its rows."""
-        return [(entry, partial(self._one, number)) for number, entry in self.all_counts().items()]
-
-    def _one(self, number: int) -> Sketch:
-        return self.sketches_of([number])[number]
+        read = lambda number: self.sketches_of([number])[number]  # noqa: E731
+        return [(entry, partial(read, number)) for number, entry in self.all_counts().items()]
 
     def snapshot(self) -> "JournalSnapshot":
         """Return the rows that the journal has now: those added later are not seen, so that several readings agree."""
