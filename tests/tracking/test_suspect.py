@@ -107,7 +107,12 @@ def test_an_explanation_has_the_suspect_periods_and_why(tracker):
 def suspicion(slopes, slope, error, *, whole=(6_000.0, 330.0, 330.0), value=None, levels=(0.0,)):
     """Return what is suspect beside periods of these slopes and levels."""
     usual = {"rows": 6_000.0, "rate": 0.055, "value": 0.0, "scores": 0.1, "missing": 0.0, "unseen": 0.0}
-    look = Look([{**usual, "slope": one, "level": levels[place % len(levels)]} for place, one in enumerate(slopes)])
+    look = Look(
+        [
+            {**usual, "slope": one, "level": (level := levels[place % len(levels)]), "miss": abs(level)}
+            for place, one in enumerate(slopes)
+        ]
+    )
     counts = Counts(*whole)
     values = () if value is None else (("value=a", Counts(*value), Counts(*value).beside(counts).change(12)),)
     return look.suspicion(Measured(counts, slope, error, 0.1, 0.0, 0.0, values))

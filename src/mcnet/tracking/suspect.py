@@ -120,6 +120,7 @@ class Measured:
             "rows": self.whole.rows,
             "rate": self.whole.positives / self.whole.rows,
             "level": self.whole.change(),
+            "miss": abs(self.whole.change()),
             "value": max((change for *_, change in self.values), key=abs, default=0.0),
             **{name: getattr(self, name) for name in ("slope", "scores", "missing", "unseen")},
         }
@@ -244,64 +245,60 @@ class Look:
         raised, since = str(waiting[SUSPECT_IN_A_ROW - 1].period), str(waiting[0].period)
         return Alarm("learning", raised, since, pcoc, 0.0, np.inf, expected - positives, rows, 0.0)
 
-    def _is_far(self, name: str, deviation: float, unit: float = 1.0) -> bool:
-        """Tell whether a quantity deviates farther than a change that is learnt at once, and than it usually does."""
-        known = self._known(name)
-        usual = 0.0 if name in ("level", "value") or not len(known) else float(np.median(known))
-        within = float(np.quantile(np.abs(known - usual), 0.95)) if len(known) else 0.0
-        return deviation > max(LEAST[name] * unit, FARTHER * within)
-
-    def _known(self, name: str) -> FloatArray:
-        return np.array([one[name] for one in self.past if one[name] is not None])
+    def _compared(self, found: Measured) -> tuple[set[str], dict[str, float]]:
+        """Return the quantities that deviate beyond a change and farther than they usually do, and what is usual."""
+        far, usual, now = set(), {}, found.usual()
+        if found.slope is not None:
+            now["slope"] = found.slope + ERRORS * found.slope_error
+        for name, value in now.items():
+            known = np.array([one[name] for one in self.past if one[name] is not None])
+            centre = 0.0 if name in ("level", "value") or not len(known) else float(np.median(known))
+            usual[name] = centre
+            if value is not None and len(known):
+                away = centre - value if name == "slope" else abs(value) if centre == 0.0 else value - centre
+                least = LEAST.get(name, 0.0) * (centre if name in ("rows", "slope") else 1.0)
+                if away > max(least, FARTHER * float(np.quantile(np.abs(known - centre), 0.95))):
+                    far.add(name)
+        return far, usual
 
     def suspicion(self, found: Measured) -> Suspect | None:
         """Return what is suspect in a period; None if nothing is."""
         if len(self.past) < LEAST_PERIODS:
             return None
-        whole, level, slopes = found.whole, found.whole.change(), self._known("slope")
-        usual = {name: float(np.median(self._known(name))) for name in ("rows", "rate", "scores", "missing", "unseen")}
-        usual_slope = float(np.median(slopes)) if len(slopes) else 0.0
-        highest = np.inf if found.slope is None else found.slope + ERRORS * found.slope_error
-        lost = usual_slope > 0.0 and self._is_far("slope", usual_slope - highest, usual_slope)
-        falls = highest < 0.0
-        moved = self._is_far("scores", found.scores - usual["scores"])
-        scores = "scores moved too" if moved else "scores unchanged"
+        (far, usual), whole = self._compared(found), found.whole
+        falls = found.slope is not None and found.slope + ERRORS * found.slope_error < 0.0
+        lost = "slope" in far and usual["slope"] > 0.0
+        scores = "scores moved too" if "scores" in far else "scores unchanged"
 
         def suspect(kind: str, cause: str, counts: Counts = whole, values: tuple[str, ...] = ()) -> Suspect:
             one_class = counts.can_tell and not 0.0 < counts.positives < counts.rows
             return Suspect(None, kind, cause, counts, can_be_real=not (falls or one_class), values=values)
 
-        if self._is_far("rows", whole.rows - usual["rows"], usual["rows"]):
+        if "rows" in far:
             return suspect("rows", f"{whole.rows / usual['rows']:.3g} times the usual rows: sent more than once?")
         if falls and lost:
             return suspect("slope", f"labels fall as scores rise, positives {whole.times}, {scores}: labels flipped?")
-        values = [(name, counts) for name, counts, change in found.values if self._is_far("value", abs(change))]
-        if self._is_far("level", abs(level)):
-            often = "labels missing?" if level < 0.0 else "labels flipped, or negatives lost?"
-            alike = len(found.values) > 1 and all(
-                counts.change(len(found.values)) * level > 0.0 for _, counts, _ in found.values
-            )
-            together = " in all values at once" if alike else ""
+        if "level" in far:
+            often = "labels missing?" if whole.level < 0.0 else "labels flipped, or negatives lost?"
+            changes = [counts.change(len(found.values)) * whole.level > 0.0 for _, counts, _ in found.values]
+            together = " in all values at once" if len(changes) > 1 and all(changes) else ""
             return suspect("level", f"positives {whole.times}{together}, {scores}: {often}")
         if lost:
-            seen = f"slope {found.slope:.2f} ± {found.slope_error:.2f}, usually {usual_slope:.2f}"
+            seen = f"slope {found.slope:.2f} ± {found.slope_error:.2f}, usually {usual['slope']:.2f}"
             return suspect("slope", f"labels no longer follow the scores ({seen}): joined to the wrong rows?")
-        if values:
-            names, counts = tuple(name for name, _ in values[:3]), values[0][1]
-            also = f" and {len(values) - 3} more" if len(values) > 3 else ""
+        if "value" in far:
+            moved = sorted((one for one in found.values if abs(one[2]) > LEAST["value"]), key=lambda one: -abs(one[2]))
+            names, counts = tuple(name for name, *_ in moved[:3]), moved[0][1]
+            also = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
             why = "labels of this value missing?" if counts.level < 0.0 else "labels of this value wrong?"
             cause = f"positives of {', '.join(names)}{also} {counts.times}, other values as usual: {why}"
             return suspect("value", cause, counts, names)
-        rise = np.log(
-            max(whole.expected / whole.rows, 1e-12) / max(usual["rate"], 1e-12)
-        )  # of the rate that is forecast
-        missed = abs(level) > FARTHER * float(np.quantile(np.abs(self._known("level")), 0.95))
-        if moved and missed and abs(whole.level + rise) < 0.5 * abs(rise):
+        rise = float(np.log(max(whole.expected / whole.rows, 1e-12) / max(usual["rate"], 1e-12)))  # that is forecast
+        if {"scores", "miss"} <= far and abs(whole.level + rise) < 0.5 * abs(rise):
             return suspect("scores", f"scores moved, labels did not (positives {whole.times}): a new base model?")
         for name, seen in (("missing", "no value"), ("unseen", "a value never seen before")):
-            share = getattr(found, name)
-            if self._is_far(name, share - usual[name]):
-                what = f"{share:.0%} of the rows have {seen} in a field, usually {usual[name]:.0%}"
+            if name in far:
+                what = f"{getattr(found, name):.0%} of the rows have {seen} in a field, usually {usual[name]:.0%}"
                 return suspect("fields", f"{what}: a column lost or renamed?")
         return None
 
