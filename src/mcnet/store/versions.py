@@ -5,9 +5,8 @@ import hashlib
 import json
 import os
 import socket
-from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from os import PathLike
@@ -70,27 +69,6 @@ class Pointer:
         """Return the pointer after a promotion."""
         versions = self.versions if self.current == number else (*self.versions, number)
         return Pointer(versions, held, tuple(other for other in self.withdrawn if other != number))
-
-    def rolled_back(self, note: str) -> "Pointer":
-        """Return the pointer after a rollback, which holds the version that it leads to."""
-        left = self.versions[-1]
-        hold = Hold(now(), f"rolled back from version {left}", note)
-        return Pointer(self.versions[:-1], hold, (*(other for other in self.withdrawn if other != left), left))
-
-    def without(self, gone: Collection[int]) -> "Pointer":
-        """Return the pointer after versions other than the current one were deleted."""
-        kept = [number for number in self.versions if number not in gone]
-        versions = tuple(number for number, _ in groupby(kept))  # each one after another one
-        return Pointer(versions, self.held, tuple(number for number in self.withdrawn if number not in gone))
-
-    def document(self) -> dict[str, Any]:
-        """Return the pointer as JSON has it."""
-        return {
-            "versions": self.versions[-MOST_REMEMBERED:],
-            "since": now(),
-            "held": None if self.held is None else asdict(self.held),
-            "withdrawn": self.withdrawn[-MOST_REMEMBERED:],
-        }
 
 
 # The versions.
@@ -436,7 +414,9 @@ class Registry(OfHead):
                 raise InputError(f"no version of {self.path} was current before this one; promote one by number")
             chosen = self.version(pointer.versions[-2])
             self.load(chosen.number)
-            moved = pointer.rolled_back(note)
+            left, held = pointer.versions[-1], Hold(now(), f"rolled back from version {pointer.versions[-1]}", note)
+            withdrawn = (*(number for number in pointer.withdrawn if number != left), left)
+            moved = Pointer(pointer.versions[:-1], held, withdrawn)
             self._move(connection, head, moved, "rolled back", chosen.number, note=note, was=pointer.current)
         return chosen
 
@@ -499,7 +479,11 @@ class Registry(OfHead):
             kept = pointer.versions[-2:]
             gone = sorted(set(self.numbers[:-keep]) - set(kept))
             if gone:
-                self._move(connection, head, pointer.without(gone), "pruned", None, versions=len(gone), until=gone[-1])
+                still = (number for number in pointer.versions if number not in gone)
+                followed = tuple(number for number, _ in groupby(still))  # each one after another one
+                withdrawn = tuple(number for number in pointer.withdrawn if number not in gone)
+                moved = Pointer(followed, pointer.held, withdrawn)
+                self._move(connection, head, moved, "pruned", None, versions=len(gone), until=gone[-1])
                 old = (versions.c.head == head.id) & (versions.c.number <= gone[-1]) & versions.c.number.not_in(kept)
                 connection.execute(versions.delete().where(old))
         return gone
@@ -519,7 +503,8 @@ class Registry(OfHead):
     def _move(
         self, connection: Connection, head: Head, pointer: Pointer, event: str, version: int | None, **details: Any
     ) -> None:
-        moved = {"pointer": json.dumps(pointer.document()), "moves": heads.c.moves + 1}
+        known = (pointer.versions[-MOST_REMEMBERED:], pointer.held, pointer.withdrawn[-MOST_REMEMBERED:])
+        moved = {"pointer": msgspec.json.encode(Pointer(*known)).decode(), "moves": heads.c.moves + 1}
         connection.execute(heads.update().where(heads.c.id == head.id).values(**moved))
         self.store.database.tell(connection, self.head)
         self._record(connection, head, event, version, **details)
