@@ -151,7 +151,7 @@ def tables(names: list[str]) -> None:
         rows = {f"{n} panels": with_options(panels=n) for n in (8, 16, 24, 32, 48, 96)}
         table("Panels of a step φ, 4 values", by_size(), rows, 3)
     if "bends" in wanted:
-        rows = {f"{n} bends": with_options(deviations=n) for n in (1, 2, 4, 8, 16, 47)}
+        rows = {f"{n} bends": with_options(bends=n) for n in (1, 2, 4, 8, 16, 47)}
         table("Bends of a value, 200 values", by_size(200, SIZES[:4]), rows, 2)
     if "classical" in wanted:
         table("4 values", by_size(4, SIZES[:4]), {"mcnet-bayes": default, **CLASSICAL}, 5)

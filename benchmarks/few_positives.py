@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -208,20 +207,17 @@ def _judged(parts: list[time_streams.Part]) -> list[float]:
         sum(time_streams.losses(score, label) for score, label, _ in judged),
         *(time_streams.refitted(parts, 1, method, np.inf).sum() for method in ("platt", "mcnet-bayes")),
     ]
-    with patch("mcnet.bayes.fit.averaged_share", lambda table: 0.0):
-        lost.append(time_streams.follow(parts, 1)[0].sum())
     lost.append(time_streams.follow(parts, 1)[0].sum())
     return [rows, sum(label.sum() for _, label, _ in judged), *(each / rows for each in lost)]
 
 
 def periods_section(draws: int) -> str:
     """Return the section on the first periods of streams."""
-    head = ["stream", "rows", "positives", "raw", "`platt`", "`mcnet-bayes`", "Tracker, not averaged", "Tracker"]
+    head = ["stream", "rows", "positives", "raw", "`platt`", "`mcnet-bayes`", "Tracker"]
     return f"""## Few positives: the first periods of a stream
 
 Log-loss of days 2 to {PERIODS + 1}, each predicted from the days before it (mean of {draws} draws where not all rows
-are taken). `platt` and `mcnet-bayes` are fitted on everything so far. "Not averaged" is the tracker without the average
-over how wrong the base scores may be.
+are taken). `platt` and `mcnet-bayes` are fitted on everything so far.
 
 {report.table(head, first_periods(draws))}
 """

@@ -43,7 +43,7 @@ def test_a_fit_of_many_fields_has_a_bounded_number_of_pairs():
 
 def test_combinations_that_cannot_be_told_are_left_out_where_there_are_very_many(monkeypatch):
     codes = np.array([[0, 0], [0, 1], [1, 0]])
-    information = np.array([5.0, 0.1, 3.0])  # of the second combination too little
+    information = np.array([50.0, 0.1, 30.0])  # too little of the second combination
     assert len(combine(codes, [2, 2], 0, 1, information).keys) == 3
     monkeypatch.setattr(field_pairs, "COMBINATIONS_KEPT_WHOLE", 1)
     assert combine(codes, [2, 2], 0, 1, information).keys.tolist() == [0, 2]

@@ -28,27 +28,18 @@ MOST_VALUES = 50_000
 LEAST_INFORMATION = 0.05
 """A value whose rows know less of its offset than this share of what the prior says is pooled. Likewise a combination
 of two fields, where there are very many: its deviation would be shrunken to that share."""
-SCORE_BINS = 64
-"""Ranges of the score whose positive rates say what to expect of a value's rows."""
 
 
 def common_first(sketch: Sketch, fitted: tuple[int, ...] = ()) -> tuple[Sketch, tuple[int, ...]]:
     """Return the sketch with each field's rare values last, and how many values of each field come before these.
 
-    Parameters
-    ----------
-    sketch : the rows.
-    fitted : how many values of each field an earlier fit knows, which come first: these keep their curves.
-
-    Returns
-    -------
-    The sketch, whose codes from the returned number on are rare values.
+    `fitted` values of each field, which come first, are known to an earlier fit and keep their curves.
     """
     contexts = sketch.contexts
     sizes = tuple(len(known) for known in contexts.values)
     if max(sizes, default=0) <= VALUES_KEPT_WHOLE:
         return sketch, sizes
-    residual, variance = _by_context(sketch)
+    residual, variance = _Residuals(sketch).by_context[:2]
     values, columns, kept = list(contexts.values), list(contexts.table.T), list(sizes)
     for field, size in enumerate(sizes):
         if size <= VALUES_KEPT_WHOLE:
@@ -90,19 +81,6 @@ def served_contexts(contexts: Contexts, kept: tuple[int, ...]) -> Contexts:
         return contexts
     common = (contexts.table < np.array(kept, dtype=np.int32)).all(axis=1)
     return contexts.subset(np.flatnonzero(common).astype(np.int32))
-
-
-def _by_context(sketch: Sketch) -> tuple[FloatArray, FloatArray]:
-    """Return, per context, positives minus those expected from the rates of their scores, and the variance of it."""
-    low, high = float(sketch.logit.min()), float(sketch.logit.max())
-    bins = ((sketch.logit - low) * (SCORE_BINS / max(high - low, 1e-9))).astype(np.int8)
-    rows, positives = (sums_by(bins, column, SCORE_BINS + 1) for column in (sketch.weight, sketch.positives))
-    rate = positives / np.maximum(rows, np.finfo(np.float64).tiny)
-    number = len(sketch.contexts)
-    clicks = sums_by(sketch.context, sketch.positives, number)
-    expected = sums_by(sketch.context, sketch.weight * rate[bins], number)
-    variance = sums_by(sketch.context, sketch.weight * (rate * (1.0 - rate))[bins], number)
-    return clicks - expected, variance
 
 
 def _tellable(residual: FloatArray, variance: FloatArray) -> NDArray[np.bool_]:
@@ -340,12 +318,6 @@ def field_contributions(fit: BayesFit, sketch: Sketch, sizes: tuple[int, ...]) -
 
     Of a value there are: its rows; `odds`, by what its terms multiply the odds of its rows on average; and `own`, the
     share of its level that its own rows say, 1 − posterior variance / prior variance. The prior says the rest.
-
-    Parameters
-    ----------
-    fit : with its covariance.
-    sketch : the rows of the fit, rare values last.
-    sizes : how many values of each field have terms.
     """
     covariance = fit.covariance
     if covariance is None or not fit.fields:

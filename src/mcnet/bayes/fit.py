@@ -25,14 +25,9 @@ from mcnet.errors import InputError
 from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
-PANELS, BENDS = 48, 8
-"""How finely curves may bend, and how finely that of a field value may differ from the common one …"""
-PANELS_OF_SEVERAL, BENDS_OF_SEVERAL = 24, 4
-"""… and with several fields, or very many contexts."""
-MANY_CONTEXTS = 2_000
-
-
-# Fitting BayesMCNet: maximise the posterior, learn the priors' strengths, keep the covariance.
+AFFORDED = ((100, 48, 8), (2_000, 36, 6), (np.inf, 24, 4))
+"""Up to so many contexts: how many panels curves have, and how many bends a field value's difference from the common
+curve."""
 
 
 def fit_bayes(
@@ -86,10 +81,9 @@ def fit_bayes(
     expanded = np.column_stack([given, *(pair.codes(given) for pair in combinations)]).astype(np.int64)
     counts = [*map(int, sizes), *(len(pair.keys) for pair in combinations)]
 
-    many = sum(size > 0 for size in sizes) > 1 or len(given) > MANY_CONTEXTS
-    afforded = (PANELS_OF_SEVERAL, BENDS_OF_SEVERAL) if many else (PANELS, BENDS)
-    grid = start.panels if start else make_panels(x, w, y, panels or afforded[0])
-    shapes = start.shapes if start else make_shapes(grid, basis(grid), bends or afforded[1])
+    _, most_panels, most_bends = next(line for line in AFFORDED if len(given) <= line[0])
+    grid = start.panels if start else make_panels(x, w, y, panels or most_panels)
+    shapes = start.shapes if start else make_shapes(grid, basis(grid), bends or most_bends)
     prior = prior or EmpiricalBayes()
     expected = strengths or (start.strengths if start else prior.first(len(counts), len(combinations)))
     if not (strengths or start) and (not believed or grid.count <= 3):

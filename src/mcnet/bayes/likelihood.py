@@ -16,6 +16,8 @@ STEEPEST_LOG_SLOPE = 8.0
 step or flat by then, and farther out exponentials lose their digits. Only very large weights reach it."""
 CHUNK = 1_000_000
 """Numbers in the largest temporary array."""
+PADDED = np.unique(np.ceil(1.25 ** np.arange(60))).astype(np.int64)
+"""Contexts with about as many cells are computed together, as though each had the next of these numbers."""
 
 
 @dataclass(frozen=True)
@@ -138,13 +140,13 @@ class Cells:
     def _groups(self, size: int) -> Iterator[tuple[IntArray, IntArray, MaskArray]]:
         """Yield contexts with about as many cells: their indices `[n]`, and those of their cells `[n, k]`.
 
-        k is a power of 2; a context with fewer cells repeats its last one, which is then not `filled`.
+        k is one of PADDED; a context with fewer cells repeats its last one, which is then not `filled`.
         """
         counts = np.bincount(self.context, minlength=self.contexts)
         first = np.cumsum(counts) - counts
-        width = 1 << np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
+        width = PADDED[np.searchsorted(PADDED, counts)] * (counts > 0)
         for most in np.unique(width[counts > 0]).tolist():
-            members, places = np.flatnonzero((width == most) & (counts > 0)), np.arange(most)
+            members, places = np.flatnonzero(width == most), np.arange(most)
             at_once = max(1, CHUNK // (most * size))
             for start in range(0, len(members), at_once):
                 contexts = members[start : start + at_once]

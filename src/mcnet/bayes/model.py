@@ -40,18 +40,16 @@ class Panels:
         return len(self.edges) + 1
 
     @cached_property
-    def lengths(self) -> FloatArray:
-        """Signed lengths: negative left of the origin; the two endless panels count 0, as nothing lies beyond."""
-        inner = np.concatenate([[0.0], np.diff(self.edges), [0.0]])
-        return np.where(np.arange(self.count) > self.origin, inner, -inner)
-
-    @cached_property
     def crossed(self) -> FloatArray:
-        """`[panels, panels]`: the length of panel (column) that lies between the origin and panel (row).
+        """`[panels, panels]`: the signed length of panel (column) that lies between the origin and panel (row).
 
-        A product with it does what `cumulate` does, for many curves faster than running sums over short rows.
+        The two endless panels count 0, as nothing lies beyond. `slopes @ crossed.T` is the curve at each panel's edge
+        towards the origin, for slopes `[..., panels]` and offset 0.
         """
-        return np.ascontiguousarray(self.cumulate(np.eye(self.count)).T)
+        lengths, index = np.concatenate([[0.0], np.diff(self.edges), [0.0]]), np.arange(self.count)
+        right = (index > self.origin) & (index < index[:, None])
+        left = (index <= self.origin) & (index > index[:, None])
+        return np.where(right, lengths, np.where(left, -lengths, 0.0))
 
     def locate(self, logits: FloatArray) -> tuple[IntArray, FloatArray]:
         """Return the panel of each logit, and its signed distance from that panel's edge towards the origin."""
@@ -67,16 +65,6 @@ class Panels:
         result = self.crossed[panel]
         result[np.arange(len(panel)), panel] += place
         return result
-
-    def cumulate(self, slopes: FloatArray) -> FloatArray:
-        """Return the curve at each panel's edge towards the origin, for slopes `[..., panels]` and offset 0."""
-        steps = slopes * self.lengths
-        split = self.origin + 1
-        value = np.zeros_like(steps)
-        # Away from the origin, a panel starts where the panels before it have brought the curve.
-        value[..., split + 1 :] = np.cumsum(steps[..., split:-1], axis=-1)
-        value[..., : split - 1] = np.cumsum(steps[..., split - 1 : 0 : -1], axis=-1)[..., ::-1]
-        return value
 
 
 def make_panels(logits: FloatArray, weight: FloatArray, positives: FloatArray, count: int) -> Panels:

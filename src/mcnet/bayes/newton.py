@@ -121,7 +121,7 @@ def maximise(
     at = posterior.evaluate(state)
     loss = posterior.cells.loss(at)
     share = OF_SEVERAL if posterior.incidence.several else RELATIVE_DECREMENT
-    gain = max(gain, DECREMENT + share * loss)
+    gain = max(gain, DECREMENT, share * loss)
     while True:
         taken += 1
         information = posterior.information(at)

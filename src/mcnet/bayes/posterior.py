@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy
@@ -123,7 +123,7 @@ class BayesFit:
         """Return the calibrated logit at each panel's edge towards the origin, and the slope in each panel."""
         coefficients = self.coefficients(codes)
         slopes = np.exp(np.log(self.panels.scale) + coefficients[:, 1:] @ self.shapes.basis.T)
-        return coefficients[:, :1] + self.panels.cumulate(slopes), slopes
+        return coefficients[:, :1] + slopes @ self.panels.crossed.T, slopes
 
     def calibrate(self, codes: ArrayLike, logits: ArrayLike) -> FloatArray:
         """Return calibrated logits of rows: `codes` `[rows, fields]`, raw `logits` `[rows]`."""
@@ -283,17 +283,6 @@ class FitUncertainty:
         return self.computed.to_dict()
 
 
-class _Moments(NamedTuple):
-    """Covariances: of the shared coefficients, of values' own numbers, of the sum of other fields' mean numbers."""
-
-    shared: FloatArray
-    own_shared: FloatArray
-    own: FloatArray
-    mean_shared: FloatArray
-    own_mean: FloatArray
-    mean: FloatArray
-
-
 class _Variances:
     """Variances at the places; other fields than the one looked at are at their average over the rows."""
 
@@ -357,19 +346,29 @@ class _Variances:
         by_number = by_coefficient @ deviation
         if field is not None and field >= fit.fields:
             return self._of_combination(field, values, by_number)
-        of = self._moments(field, others, values)
-        spread = by_coefficient @ of.shared + by_number @ (of.own_shared + of.mean_shared)
-        with_own = by_coefficient @ np.swapaxes(of.own_shared, 1, 2)
-        with_own += by_number @ (of.own + np.swapaxes(of.own_mean, 1, 2))
-        with_mean = by_coefficient @ of.mean_shared.T + by_number @ (of.own_mean + of.mean)
-        variance = np.einsum("vxs,vxs->vx", spread, by_coefficient)
-        variance += np.einsum("vxp,vxp->vx", with_own + with_mean, by_number)
+        own, coupling = self._of_field(field, values)
+        mean = sum((np.tensordot(self.shares[f] ** 2, self.blocks[f], 1) for f in others), np.zeros(own.shape[1:]))
+        pulled = coupling + sum(np.tensordot(self.shares[f], self.coupling[f], 1) for f in others)
+        # What a value has given the shared vector moves against it: only the rest of the latter's error is left.
+        left = by_coefficient - by_number @ pulled
+        spread = left @ self.shared
+        with_own = by_number @ own - spread @ np.swapaxes(coupling, 1, 2)
+        variance = np.einsum("vxs,vxs->vx", spread, left)
+        variance += np.einsum("vxp,vxp->vx", by_number @ (own + mean), by_number)
         bends = spread[:, :, 1:]
         held = np.einsum("vxs,vxs->vx", bends @ shapes.penalty, bends) / fit.strengths.shared
         variance += 0.5 * self.of_shared_strength * held
         if field is not None:
             variance += 0.5 * (with_own**2 @ (self.precision[field] * self.of_strengths[field]))
         return np.asarray(np.maximum(variance, 0.0))
+
+    def _of_field(self, field: int | None, values: slice | None) -> tuple[FloatArray, FloatArray]:
+        """Return the covariance of values' own numbers given the shared vector, and what couples them with it."""
+        width, size = self.fit.shapes.deviation.shape[1], len(self.shared)
+        if field is not None and values is not None:
+            return self.blocks[field][values], self.coupling[field][values]
+        own = np.zeros((width, width)) if field is None else np.diag(1.0 / self.precision[field])
+        return own[None], np.zeros((1, width, size))
 
     def _of_combination(self, field: int, values: slice | None, by_number: FloatArray) -> FloatArray:
         """Return what a combination of two fields adds: the variance of its own deviations."""
@@ -378,24 +377,6 @@ class _Variances:
         variance = np.einsum("vxp,vxp->vx", with_own, by_number)
         variance += 0.5 * (with_own**2 @ (self.precision[field] * self.of_strengths[field]))
         return np.asarray(variance)
-
-    def _moments(self, field: int | None, others: list[int], values: slice | None) -> _Moments:
-        """Return covariances of shared coefficients, of values' numbers, of the sum of other fields' mean numbers."""
-        width, size = self.fit.shapes.deviation.shape[1], len(self.shared)
-        coupling = sum((np.tensordot(self.shares[f], self.coupling[f], 1) for f in others), np.zeros((width, size)))
-        mean = sum((np.tensordot(self.shares[f] ** 2, self.blocks[f], 1) for f in others), np.zeros((width, width)))
-        mean_shared = -coupling @ self.shared
-        mean = mean - mean_shared @ coupling.T
-        if field is not None and values is not None:
-            of_values = self.coupling[field][values]
-            own_shared = -of_values @ self.shared
-            own = self.blocks[field][values] - own_shared @ np.swapaxes(of_values, 1, 2)
-            return _Moments(self.shared, own_shared, own, mean_shared, -(own_shared @ coupling.T), mean)
-        own = np.zeros((1, width, width))
-        if field is not None:
-            own[0] = np.diag(1.0 / self.precision[field])
-        nothing = np.zeros((1, width, width))
-        return _Moments(self.shared, np.zeros((1, width, size)), own, mean_shared, nothing, mean)
 
     def _variance_of_strengths(self, field: int) -> FloatArray:
         """Return the variance of the logarithm of the strength behind each number of a field's values."""

@@ -11,21 +11,21 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray
 from mcnet.bayes.model import Shapes, State
 
-# Expectations before any data, as variances: how much values of a field differ in offset (0.3 logits), in log-slope
-# (0.15), and how far their log-slopes, and the shared one, wander from one standard deviation of the scores to the
+# Expectations before any data, as variances: how much values of a field differ in offset (0.2 logits), in log-slope
+# (0.12), and how far their log-slopes, and the shared one, wander from one standard deviation of the scores to the
 # next (0.25).
-EXPECTED = np.array([0.3**2, 0.15**2, 0.25**2])
+EXPECTED = np.array([0.2**2, 0.12**2, 0.25**2])
 EXPECTED_SHARED = 0.25**2
 # How many well-measured coefficients each expectation counts for. Sparse data misjudge how much offsets and slopes of
-# values differ, hence three; bends are so rarely measured that more than one would keep data from ever overruling it.
-PSEUDO_COUNTS = np.array([3.0, 3.0, 1.0])
+# values differ, hence two; bends are so rarely measured that more than one would keep data from ever overruling it.
+PSEUDO_COUNTS = np.array([2.0, 2.0, 1.0])
 PSEUDO_COUNT_SHARED = 3.0
 # A combination of fields is expected to add half as much (in standard deviations) as a field does.
 COMBINATION_SHARE = 0.25
-# The common curve leaves the scores as they are, up to a level (0.14 logits) and a log-slope (0.07) that count for one
-# coefficient each: few positives do no harm to scores that are right, and many overrule it.
-EXPECTED_LEVEL = np.array([0.02, 0.005])
-PSEUDO_COUNT_LEVEL = 1.0
+# The common curve leaves the scores as they are, up to a level (0.17 logits) and a log-slope (0.12) that count for two
+# coefficients each: few positives do no harm to scores that are right, and many overrule it.
+EXPECTED_LEVEL = np.array([0.03, 0.015])
+PSEUDO_COUNT_LEVEL = 2.0
 # The same where the scores are not to be believed: one score for all rows, or rows that count for less than one.
 WIDE_LEVEL = np.array([9.0, 0.5**2])
 SMALLEST = 1e-6
