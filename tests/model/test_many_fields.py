@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mcnet
-from mcnet.rows.contexts import ANY, CombinationIndex, Contexts, distinct_combinations, distinct_contexts
+from mcnet.rows.contexts import ANY, Contexts, distinct_combinations, distinct_contexts
 from mcnet.rows.fields import field_columns
 
 
@@ -33,11 +33,14 @@ def test_rows_are_found_as_a_dictionary_finds_them(fields):
     table, which = distinct_combinations(list(rows.T), radix)
     np.testing.assert_array_equal(table[which], rows)
     assert sorted(map(tuple, table.tolist())) == list(map(tuple, table.tolist()))
-    finder = CombinationIndex(list(table.T), radix)
+    names, values = tuple(f"f{i}" for i in range(fields)), tuple(tuple(map(str, range(r))) for r in radix)
+    contexts = Contexts(names, values, table.astype(np.int32))
     places = {tuple(row): place for place, row in enumerate(table.tolist())}
     asked = np.column_stack([rng.integers(0, r, 500) for r in radix])
     asked = np.concatenate([rows, asked])
-    assert finder.find(list(asked.T)).tolist() == [places.get(tuple(row), -1) for row in asked.tolist()]
+    expected = [places.get(tuple(row), -1) for row in asked.tolist()]
+    assert contexts.find_codes(asked).tolist() == expected
+    assert contexts.lookup(field_columns(dict(zip(names, asked.T.astype(str), strict=True)))).tolist() == expected
 
 
 def test_a_table_of_no_context_finds_nothing():

@@ -99,9 +99,9 @@ def context_numbers(model: CalibrationModel, field: Any) -> NDArray[np.signedint
     columns = model.contexts.given(field)
     if not model.sums_up:
         return model.contexts.lookup(columns)
-    if model.strides is None:
+    if model.contexts.strides is None:
         raise NotSupportedError(f"{' × '.join(model.fields)} have more combinations than 64 bits can number")
-    return model.contexts.combination_keys(columns, model.strides) - np.int64(1)
+    return model.contexts.combination_keys(columns) - np.int64(1)
 
 
 def export_c(

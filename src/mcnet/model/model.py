@@ -244,28 +244,20 @@ class CalibrationModel:
 
     # A sum of parts: contexts are numbered by the codes of their values, "any other value" (-1) among them.
 
-    @cached_property
-    def strides(self) -> list[int] | None:
-        """What a step of each field's code adds to the number of a combination; None if there are too many for that."""
-        strides = [1]
-        for known in reversed(self.contexts.values):
-            strides.append(strides[-1] * (len(known) + 1))
-        return strides[-2::-1] if strides[-1] < 2**62 else None
-
     def _decoded(self, keys: IntArray) -> IntArray:
         """Return the codes `[contexts, fields]` of combinations, given by their number plus 1."""
-        assert self.strides is not None
+        assert self.contexts.strides is not None
         codes = []
-        for stride in self.strides:
+        for stride in self.contexts.strides:
             digit, keys = np.divmod(keys, stride)
             codes.append(digit - 1)
         return np.column_stack(codes)
 
     def _distinct(self, columns: list[FieldColumn]) -> tuple[IndexArray, IndexArray]:
         """Return the field codes of the distinct contexts `[contexts, fields]`, and which of them each row has."""
-        if self.strides is None:
+        if self.contexts.strides is None:
             return distinct_contexts(self.contexts.field_codes(columns))
-        numbers = self.contexts.combination_keys(columns, self.strides)
+        numbers = self.contexts.combination_keys(columns)
         keys, which = distinct_keys(numbers, int(self.contexts.combinations) + 1)
         return self._decoded(keys), which
 

@@ -84,50 +84,6 @@ def _numbered(keys: IntArray, size: int) -> tuple[IntArray, int]:
     return number[keys], int(number[-1]) + 1
 
 
-class CombinationIndex:
-    """Finds rows of codes in a table of distinct rows."""
-
-    def __init__(self, columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> None:
-        """Index the table with these columns; `columns[f]` has numbers from 0 to `sizes[f]` - 1."""
-        self._sizes = sizes
-        self._cuts: dict[int, IntArray] = {}
-        """Fields before which keys, grown too large, are replaced by their numbers among the distinct ones."""
-        keys, size = np.zeros(len(columns[0]), dtype=np.int64), 1
-        for index, (column, number) in enumerate(zip(columns, sizes, strict=True)):
-            if size * number > _LARGEST_KEY:
-                self._cuts[index], keys = np.unique(keys, return_inverse=True)
-                size = len(self._cuts[index])
-            keys = keys * number + column
-            size *= number
-        self._rows = np.argsort(keys)
-        self._ordered = keys[self._rows]
-        self._dense: CodeArray | None = None
-        if size <= _MOST_DENSE_KEYS:
-            self._dense = np.full(size, -1, dtype=np.int32)
-            self._dense[keys] = np.arange(len(keys), dtype=np.int32)
-
-    def find(self, columns: Sequence[NDArray[np.integer]]) -> CodeArray:
-        """Return the row of the table that each row of these columns is, -1 where it is none."""
-        if len(self._rows) == 0:
-            return np.full(len(columns[0]), -1, dtype=np.int32)
-        keys = np.zeros(len(columns[0]), dtype=np.int64)
-        unknown = np.zeros(0, dtype=np.int64)
-        for index, (column, number) in enumerate(zip(columns, self._sizes, strict=True)):
-            if index in self._cuts:
-                distinct = self._cuts[index]
-                at = np.minimum(np.searchsorted(distinct, keys), len(distinct) - 1)
-                unknown = np.concatenate([unknown, np.flatnonzero(distinct[at] != keys)])
-                keys = at
-            keys = keys * number + column
-        if self._dense is not None:
-            result = self._dense[keys]
-        else:
-            at = np.minimum(np.searchsorted(self._ordered, keys), len(self._ordered) - 1)
-            result = np.where(self._ordered[at] == keys, self._rows[at], -1).astype(np.int32)
-        result[unknown] = -1
-        return result
-
-
 ANY = -1
 """The code of "any other value": what an unseen value is looked up as."""
 
@@ -273,8 +229,27 @@ class Contexts:
         """Return the code of each row's value in every field `[rows, fields]`, ANY for an unseen value."""
         return np.column_stack([column.mapped(codes) for column, codes in self._known_here(columns)])
 
-    def combination_keys(self, columns: Sequence[FieldColumn], strides: Sequence[int]) -> NDArray[np.integer]:
+    @cached_property
+    def strides(self) -> list[int] | None:
+        """What a step of each field's code adds to the number of a combination; None if there are too many for that."""
+        strides = [1]
+        for known in reversed(self.values):
+            strides.append(strides[-1] * (len(known) + 1))
+        return strides[-2::-1] if strides[-1] < _LARGEST_KEY else None
+
+    @cached_property
+    def _by_key(self) -> CodeArray:
+        """The context of every combination by its number; empty if there are too many."""
+        if self.strides is None or (len(self.names) > 1 and self.combinations >= _MOST_DENSE_KEYS):
+            return np.zeros(0, dtype=np.int32)
+        by_key = np.full(int(self.combinations) + 1, -1, dtype=np.int32)
+        by_key[(self.table + 1) @ np.array(self.strides, dtype=np.int64)] = self.all()
+        return by_key
+
+    def combination_keys(self, columns: Sequence[FieldColumn]) -> NDArray[np.integer]:
         """Return the number of each row's combination: the sum over fields of stride · (code + 1)."""
+        strides = self.strides
+        assert strides is not None
         small = strides[0] * (len(self.values[0]) + 1) < 2**31
         keys: NDArray[Any] = np.zeros(0)
         for (column, codes), stride in zip(self._known_here(columns), strides, strict=True):
@@ -395,18 +370,20 @@ class Contexts:
 
     def lookup(self, columns: Sequence[FieldColumn]) -> NDArray[np.int32]:
         """Return the context of every row, -1 where this combination is unknown."""
-        known = self._known_here(columns)
-        if len(known) == 1:
-            by_code = np.full(len(self.values[0]) + 1, -1, dtype=np.int32)
-            by_code[self.table[:, 0]] = self.all()
-            ((column, codes),) = known
-            return column.mapped(by_code[codes])
-        # ANY is -1: shifted by one, every digit is in 0…number of values.
-        return self._index.find([column.mapped(codes + 1) for column, codes in known])
+        if len(self.names) == 1:
+            ((column, codes),) = self._known_here(columns)
+            return column.mapped(self._by_key[codes + 1])
+        if len(self._by_key):
+            result: CodeArray = self._by_key[self.combination_keys(columns)]
+            return result
+        return self.find_codes(self.field_codes(columns))
 
     def find_codes(self, codes: NDArray[np.integer]) -> NDArray[np.int32]:
         """Return the context of each row of field codes `[rows, fields]`, -1 where this combination is unknown."""
-        return self._index.find(list(codes.T + 1))
+        table, which = distinct_contexts(codes)
+        contexts = np.array([self._by_codes.get(row, -1) for row in map(tuple, table.tolist())], dtype=np.int32)
+        result: CodeArray = contexts[which]
+        return result
 
     def indices_of(self, other: "Contexts") -> NDArray[np.int32]:
         """Return the index here of each context of another, by the fields that are known here; -1 where unknown."""
@@ -439,10 +416,6 @@ class Contexts:
     @cached_property
     def _indices(self) -> list[dict[str | None, int]]:
         return [{value: code for code, value in enumerate(known)} for known in self.values]
-
-    @cached_property
-    def _index(self) -> CombinationIndex:
-        return CombinationIndex(list(self.table.T + 1), [len(known) + 1 for known in self.values])
 
 
 # Bins of one field, which add up only if they are the same.
