@@ -135,7 +135,8 @@ def test_a_field_value_that_moves_too_far_is_named(candidate, add_days):
     assert "the mean probability of country=NL moves by +1" in found.reason
     # A larger limit does not help a candidate that the latest periods contradict.
     (problem,) = Gate(max_shift=3.0).judge(moved, newest, judged(8), add_days(1, 8)).problems
-    assert "on the last 3 periods the new model would raise an alarm: country=NL" in problem
+    assert problem.startswith("the mean probability of country=NL moves by +1")
+    assert problem.endswith("and each of the last 2 periods speaks against it")
 
 
 def test_half_is_as_far_as_double(candidate, rows):
@@ -265,23 +266,6 @@ def test_of_several_fields_a_value_and_a_context_are_confirmed_by_their_own_rows
     assert {name for name, move in shift.moves if move < -0.4} == {"a=x", "a=x, b=u", "a=x, b=v"}
     latest = LatestPeriods(days, old, new)
     assert [latest.confirming(name) for name in ("a=x", "a=x, b=v", "a=y", "a=nowhere")] == [2, 2, 0, 0]
-
-
-def test_an_alarm_against_what_is_served_does_not_block_a_candidate_that_is_nearer_to_the_truth(add_days):
-    days = [rows for _, rows in add_days(1, 3, ratio=0.35).sketches()]
-    far, near, right = model(0.9), model(0.5), model(0.35)
-    assert LatestPeriods(days, right, near).alarms(0.01, 0.0)
-    assert not LatestPeriods(days, far, near).alarms(0.01, 0.0)
-    assert LatestPeriods(days, near, far).alarms(0.01, 0.0)
-
-
-def test_one_wild_period_raises_no_alarm_against_a_candidate(add_days):
-    days = [rows for _, rows in add_days(1, 3, ratio=0.35).sketches()]
-    right, near = model(0.35), model(0.4)
-    lost = day_rows(2, rows=20_000)
-    wild = Sketch.from_rows(lost["pctr"], np.zeros(20_000), field={"country": lost["country"]})
-    assert not LatestPeriods([days[0], wild, days[2]], near, right).alarms(0.01, 0.0)
-    assert not LatestPeriods([wild], near, right).alarms(0.01, 0.0)
 
 
 def test_what_was_worse_for_a_while_passes_once_it_is_good_again(candidate, add_days):

@@ -99,15 +99,7 @@ def store_to_write(address: str) -> "Store":
 def read_config(
     context: Any, path: str | None, ignored: bool, head: str | None = None
 ) -> dict[str, dict[str, Any]] | None:
-    """Return the options of every command that the configuration file gives, as Typer's `default_map`.
-
-    Parameters
-    ----------
-    context : the context of `mcnet` itself, which knows the commands and their options.
-    path : the file; `mcnet.toml` in the working directory, if there is one, when it is None.
-    ignored : read no file.
-    head : the head whose table, [heads.NAME], comes before the rest of the file.
-    """
+    """Return the options of every command that the configuration file gives, as Typer's `default_map`."""
     if ignored:
         if path is not None:
             raise InputError("--config and --no-config were both given; give one of them")
@@ -253,12 +245,6 @@ def parse_settings(
 ) -> dict[str, Any]:
     """Return words such as bins=10 as a mapping.
 
-    Parameters
-    ----------
-    words : what was typed.
-    read : makes a value of a name and its string.
-    option, example : what messages name.
-
     >>> parse_settings(["bins=10", "inner=platt", "smooth_targets=true"])
     {'bins': 10, 'inner': 'platt', 'smooth_targets': True}
     """
@@ -356,16 +342,7 @@ def _write_parameters(parameters: Iterable[Any], ctx: Any, formatter: Any) -> No
 
 
 def option(metavar: str, text: str, default: Any = None, *names: str, **settings: Any) -> Any:
-    """Return the default of a parameter that is an option of a command.
-
-    Parameters
-    ----------
-    metavar : what stands for the value in help.
-    text : what help says of it.
-    default : its value if it is not given; `...` if it must be given.
-    names : as they are typed; the name of the parameter if none are given.
-    settings : those of `typer.Option`.
-    """
+    """Return the default of a parameter that is an option of a command."""
     return typer.Option(default, *names, metavar=metavar, help=text, **settings)
 
 
@@ -444,13 +421,7 @@ def _parameter(name: str) -> Parameter:
 
 
 def given_settings(context: Any, *, without_file: Collection[str] = ()) -> "HeadSettings":
-    """Return the settings of a head that the command line and the configuration file give; refuse two different ones.
-
-    Parameters
-    ----------
-    context : of the command.
-    without_file : names of settings of which the file is not asked.
-    """
+    """Return the settings that the command line and the configuration file give; refuse two that differ."""
     from mcnet.store.settings import HeadSettings
 
     typed: dict[str, Any] = {}
@@ -491,13 +462,7 @@ def _as_kept(name: str, value: Any) -> Any:
 
 
 def refuse_read_options(reason: str, *, filters_only: bool = False) -> None:
-    """Refuse the options for reading logs where they would have no effect.
-
-    Parameters
-    ----------
-    reason : why they have none, such as "methods reads none".
-    filters_only : refuse only those that choose rows; the command reads other files, for which the rest are needed.
-    """
+    """Refuse the options for reading logs where they would have no effect."""
     given = read_options()
     filters = {"--where": given.where, "--drop-missing": given.drop_missing}
     others = {"--separator": given.separator, "--storage-option": given.storage_options, "--bins": given.bins}

@@ -23,7 +23,6 @@ from mcnet.sketch.sketch import Sketch
 from mcnet.store.journal import Journal
 from mcnet.store.versions import Version
 from mcnet.tracking.memories import coarse
-from mcnet.tracking.monitor import Alarm, CellProbabilities, Monitor
 
 # The difference in loss between two forecasts of the same periods, with an interval over periods.
 
@@ -178,14 +177,14 @@ def _groups(rows: Sketch) -> list[tuple[list[str], IndexArray]]:
     return groups
 
 
-# What the latest periods say: about a large move, and about a candidate as the monitor sees it.
+# What the latest periods say about a large move.
 
-LATEST_PERIODS = 3
-"""Whether a candidate would raise an alarm is asked of this many periods, the latest that are not suspect."""
 CONFIRMING_PERIODS = 2
-"""A move beyond the limit must be confirmed by each of so many of them, the latest …"""
+"""A move beyond the limit must be confirmed by each of so many periods, the latest that are not suspect …"""
 LEAST_CONFIRMATION = 1.5
 """… by this much log-likelihood of its number of positives."""
+LEAST_CONTRADICTION = math.log(100.0)
+"""What each of them contradicts by so much is refused, however small it is."""
 
 
 class LatestPeriods:
@@ -197,43 +196,28 @@ class LatestPeriods:
         self._said = [[predict_cells(model, rows) for rows in self._sketches] for model in (current, candidate)]
 
     def confirming(self, where: str) -> int:
-        """Return how many of the last periods speak, each by itself, for the move of a group, or of all rows."""
-        last = range(len(self._sketches))[-CONFIRMING_PERIODS:]
-        return sum(self._gain(index, where) > LEAST_CONFIRMATION for index in last)
+        """Return how many periods speak, each by itself, for the move of a group, or of all rows."""
+        return sum(gain > LEAST_CONFIRMATION for gain in self._gains(where))
 
-    def _gain(self, index: int, where: str) -> float:
-        """Return the log-likelihood of a period's positives by the candidate above that by the current model."""
-        rows = self._sketches[index]
+    def contradicting(self, where: str) -> bool:
+        """Tell whether each of the periods speaks strongly against the move."""
+        gains = self._gains(where)
+        return len(gains) == CONFIRMING_PERIODS and max(gains) < -LEAST_CONTRADICTION
+
+    def _gains(self, where: str) -> list[float]:
+        """Return the log-likelihood of each period's positives by the candidate above that by the current model."""
+        return [self._gain(rows, *said, where) for rows, *said in zip(self._sketches, *self._said, strict=True)]
+
+    @staticmethod
+    def _gain(rows: Sketch, current: FloatArray, candidate: FloatArray, where: str) -> float:
         chosen = np.full(len(rows), where == ALL_ROWS)
         for names, codes in _groups(rows):
             if where in names:
                 chosen = codes == names.index(where)
-        old, new = (float(said[index][chosen] @ rows.weight[chosen]) for said in self._said)
+        old, new = (float(said[chosen] @ rows.weight[chosen]) for said in (current, candidate))
         if not (old > 0.0 and new > 0.0):
             return 0.0
         return float(rows.positives[chosen].sum()) * math.log(new / old) - (new - old)
-
-    def alarms(self, alpha: float, effect: float) -> list[str]:
-        """Return what a monitor raises an alarm of under the candidate, unless more speaks against the current model.
-
-        So an alarm against the current model never keeps out a candidate that is nearer to the truth. And one wild
-        period decides nothing: the alarm must be raised whichever of the periods is left out.
-        """
-        raised: list[str] = []
-        for left_out in range(len(self._sketches) if len(self._sketches) > 1 else 0):
-            current, candidate = (self._alarms(said, left_out, alpha, effect) for said in self._said)
-            against = max((alarm.log_evidence for alarm in current), default=-math.inf)
-            raised = [alarm.what for alarm in candidate]
-            if not any(alarm.log_evidence > against for alarm in candidate):
-                return []
-        return raised
-
-    def _alarms(self, said: Sequence[FloatArray], left_out: int, alpha: float, effect: float) -> list[Alarm]:
-        monitor = Monitor(alpha, effect)
-        for index, rows in enumerate(self._sketches):
-            if index != left_out:
-                monitor.update(rows, index, CellProbabilities(said[index]))
-        return monitor.alarms
 
 
 # Whether a new model can be served: its file, its fields and scores, and its probabilities on rows of the journal.
@@ -334,8 +318,6 @@ class Gate:
         journal: Journal,
         *,
         until: str | None = None,
-        alpha: float = 0.01,
-        period_effect: float = 0.0,
         delay: int = 0,
         kept_losses: Mapping[str, float] | None = None,
     ) -> Verdict:
@@ -370,7 +352,7 @@ class Gate:
         if current is None:
             return Verdict(tuple(problems), "", comparison, None, tuple(notes))
         shift = shift_between(current.model, candidate, rows)
-        last = [period for period in periods if period not in suspect][-LATEST_PERIODS:]
+        last = [period for period in periods if period not in suspect][-CONFIRMING_PERIODS:]
         sketches = [coarse(s.unfolded()) for p, s in journal.sketches(last[0], last[-1]) if p in last]
         latest = LatestPeriods(sketches, current.model, candidate)
         notes.append(_moves(shift.where, shift.largest))
@@ -378,12 +360,10 @@ class Gate:
         problems += far
         if shift.size > self.max_shift and not far:
             notes.append(f"beyond --max-shift, but each of the last {CONFIRMING_PERIODS} periods says so")
-        alarms = latest.alarms(alpha, period_effect)[:1]
-        problems += [f"on the last {len(sketches)} periods the new model would raise an alarm: {one}" for one in alarms]
-        return Verdict(tuple(problems), "", comparison, shift, tuple(notes), (shift.where, *names, *alarms))
+        return Verdict(tuple(problems), "", comparison, shift, tuple(notes), (shift.where, *names))
 
     def _unconfirmed(self, shift: Shift, latest: LatestPeriods) -> tuple[list[str], list[str]]:
-        """Return what moves too far without the last periods saying so, by name and in a sentence; none if nothing."""
+        """Return what moves without reason, by name and in a sentence: too far, or against the last periods."""
         # Of a common move that is confirmed, no small value has to say so by itself.
         common = shift.overall if latest.confirming(ALL_ROWS) == CONFIRMING_PERIODS else 0.0
         for where, move in shift.moves:
@@ -395,6 +375,10 @@ class Gate:
                 said = f"{'only one' if agree else 'none'} of the last {CONFIRMING_PERIODS} periods says so"
                 allowed = f"allowed is {least:+.1%} to {self.max_shift:+.1%} (--max-shift)"
                 return [where], [f"{_moves(where, move)}, and {said}; {allowed}"]
+        for where, move in shift.moves[:SHOWN_MOVES]:
+            if latest.contradicting(where):
+                said = f"each of the last {CONFIRMING_PERIODS} periods speaks against it"
+                return [where], [f"{_moves(where, move)}, and {said}"]
         return [], []
 
     def _comparison(

@@ -122,7 +122,7 @@ class Update:
     fields: tuple[str, ...] | None = None
     """The fields that were chosen when the head was begun, if they were not named."""
     changed: tuple[str, ...] = ()
-    """How the head reads logs from now on, and how it did before, where that is not the same."""
+    """Which settings of the head this run has changed, and what they were before, in phrases."""
 
     def advice(self, alarm: Alarm) -> str:
         """Return what to do about an alarm, in one sentence.
@@ -423,8 +423,6 @@ class _Run:
             learnt.judged,
             self.journal,
             until=learnt.learner.clock.last,
-            alpha=self.settings.alpha,
-            period_effect=learnt.learner.period_effect,
             delay=self.delay,
             kept_losses=watched.kept_losses,
         )

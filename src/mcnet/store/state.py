@@ -48,33 +48,18 @@ class LoopState(OfHead):
     # -- runs -----------------------------------------------------------------------------------------------------
 
     def add_run(self, run: Mapping[str, Any]) -> None:
-        """Add what a run did; a run without this has not ended, and the next one does again what it left undone.
-
-        Parameters
-        ----------
-        run : its outcome and reason, and what the next runs need to know, as JSON-able values.
-        """
+        """Add what a run did; a run without this has not ended, and the next one does again what it left undone."""
         with self.changing(create=True) as (connection, head):
             connection.execute(runs.insert().values(head=head.id, line=_text(run)))
 
     def runs(self, last: int | None = None) -> list[dict[str, Any]]:
-        """Return what the runs did, oldest first.
-
-        Parameters
-        ----------
-        last : how many, the latest; all if None.
-        """
+        """Return what the runs did, oldest first."""
         return self._lines(runs, last)
 
     # -- what was served, and what was told -----------------------------------------------------------------------
 
     def add_served(self, served: Sequence[Served]) -> None:
-        """Add which versions served periods; a period that is there is replaced.
-
-        Parameters
-        ----------
-        served : the periods.
-        """
+        """Add which versions served periods; a period that is there is replaced."""
         with self.changing() as (connection, head):
             for one in served:
                 own = (served_table.c.head == head.id) & (served_table.c.period == one.period)
@@ -82,24 +67,13 @@ class LoopState(OfHead):
                 connection.execute(served_table.insert().values(head=head.id, **asdict(one)))
 
     def served(self, last: int) -> dict[str, Served]:
-        """Return which versions served the last periods, by period.
-
-        Parameters
-        ----------
-        last : how many, the latest.
-        """
+        """Return which versions served the last periods, by period."""
         columns = [served_table.c[one.name] for one in fields(Served)]
         found = self._rows(sa.select(*columns).order_by(served_table.c.id.desc()).limit(last))
         return {row.period: Served(*row) for row in reversed(found)}
 
     def let_stand(self, source: str, events: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Let these events be all that stand of a source; return those that did not stand before.
-
-        Parameters
-        ----------
-        source : who found them.
-        events : the facts of each, by a key that tells it apart.
-        """
+        """Let these events be all that stand of a source; return those that did not stand before."""
         with self.changing(create=True) as (connection, head):
             own = (told.c.head == head.id) & (told.c.source == source) & told.c.standing
             before = set(connection.scalars(sa.select(told.c.key).where(own)))
@@ -116,35 +90,19 @@ class LoopState(OfHead):
         return new
 
     def told(self, last: int) -> list[dict[str, Any]]:
-        """Return the last events, the latest first: what each is, since when, whether it stands, and who has taken it.
-
-        Parameters
-        ----------
-        last : how many.
-        """
+        """Return the last events, the latest first: what each is, whether it stands, and when it was taken."""
         columns = (told.c.source, told.c.standing, told.c.event, told.c.time, told.c.sent, told.c.problem)
         found = self._rows(sa.select(*columns).order_by(told.c.id.desc()).limit(last))
         return [{**row._mapping, **json.loads(row.event)} for row in found]
 
     def unsent(self, oldest: str) -> list[tuple[int, dict[str, Any]]]:
-        """Return the events since a timestamp that no webhook has taken, with their numbers, oldest first.
-
-        Parameters
-        ----------
-        oldest : the timestamp.
-        """
+        """Return the events since a timestamp that no webhook has taken, with their numbers, oldest first."""
         waiting = sa.select(told.c.id, told.c.event, told.c.time).where(told.c.sent.is_(None), told.c.time >= oldest)
         found = self._rows(waiting.order_by(told.c.id))
         return [(row.id, {**json.loads(row.event), "time": row.time}) for row in found]
 
     def mark_sent(self, number: int, problem: str = "") -> None:
-        """Mark an event as taken by the webhook, or say why it was not.
-
-        Parameters
-        ----------
-        number : of the event.
-        problem : the reason; empty if it was taken.
-        """
+        """Mark an event as taken by the webhook, or say why it was not."""
         with self.changing() as (connection, head):
             changed = {"problem": problem} if problem else {"sent": now(), "problem": None}
             connection.execute(told.update().where(told.c.head == head.id, told.c.id == number).values(**changed))
@@ -156,12 +114,6 @@ class LoopState(OfHead):
 
         Of the older ones those are kept that are about 1, 2, 4, 8 … periods behind, so that a late row costs about as
         many periods as it is late. They are a cache: whatever is lost is learnt again from the journal.
-
-        Parameters
-        ----------
-        ticks : how many periods it has learnt.
-        document : its state.
-        sketches : the sketch files that the state names.
         """
         with self.changing(create=True) as (connection, head):
             own = checkpoints.c.head == head.id
@@ -193,14 +145,7 @@ class LoopState(OfHead):
     # -- documents ------------------------------------------------------------------------------------------------
 
     def put(self, kind: str, document: Any, name: str = "") -> None:
-        """Save a document in the place of the one of the same kind and name; None removes it.
-
-        Parameters
-        ----------
-        kind : such as "monitor", "alarm" or "status".
-        document : JSON-able values.
-        name : tells documents of one kind apart.
-        """
+        """Save a document in the place of the one of the same kind and name; None removes it."""
         with self.changing(create=True) as (connection, head):
             own = (documents.c.head == head.id) & (documents.c.kind == kind) & (documents.c.name == name)
             connection.execute(documents.delete().where(own))
@@ -209,32 +154,16 @@ class LoopState(OfHead):
                 connection.execute(documents.insert().values(**row))
 
     def get(self, kind: str, name: str = "") -> Any:
-        """Return a document; None if there is none.
-
-        Parameters
-        ----------
-        kind, name : as in `put`.
-        """
+        """Return a document; None if there is none."""
         return self.all(kind).get(name)
 
     def all(self, kind: str) -> dict[str, Any]:
-        """Return every document of a kind by its name.
-
-        Parameters
-        ----------
-        kind : as in `put`.
-        """
+        """Return every document of a kind by its name."""
         query = sa.select(documents.c.name, documents.c.document).where(documents.c.kind == kind)
         return {name: json.loads(document) for name, document in self._rows(query)}
 
     def replace_all(self, kind: str, wanted: Mapping[str, Any]) -> None:
-        """Let these documents be all of a kind; those that are so already stay as they are.
-
-        Parameters
-        ----------
-        kind : as in `put`.
-        wanted : the documents by name.
-        """
+        """Let these documents be all of a kind; those that are so already stay as they are."""
         there = self.all(kind)
         for name in there.keys() | wanted.keys():
             if there.get(name) != wanted.get(name):
