@@ -193,7 +193,7 @@ class LatestPeriods:
     def __init__(self, sketches: Sequence[Sketch], current: CalibrationModel, candidate: CalibrationModel) -> None:
         """Predict every period by both."""
         self._sketches = [_of_models(rows, current, candidate) for rows in sketches]
-        self._said = [[predict_cells(model, rows) for rows in self._sketches] for model in (current, candidate)]
+        self._old, self._new = ([predict_cells(m, rows) for rows in self._sketches] for m in (current, candidate))
 
     def confirming(self, where: str) -> int:
         """Return how many periods speak, each by itself, for the move of a group, or of all rows."""
@@ -206,7 +206,7 @@ class LatestPeriods:
 
     def _gains(self, where: str) -> list[float]:
         """Return the log-likelihood of each period's positives by the candidate above that by the current model."""
-        return [self._gain(rows, *said, where) for rows, *said in zip(self._sketches, *self._said, strict=True)]
+        return [self._gain(*one, where) for one in zip(self._sketches, self._old, self._new, strict=True)]
 
     @staticmethod
     def _gain(rows: Sketch, current: FloatArray, candidate: FloatArray, where: str) -> float:
