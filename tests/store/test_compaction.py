@@ -35,6 +35,8 @@ def test_compacting_leaves_what_was_counted_at_several_ages(journal):
     assert journal.sketch() == rows(2) + rows(3) + rows(4)
     assert sorted(entry.source for entry, _ in journal.counts()) == ["(compacted)", "orders", "orders"]
     assert journal.arrival() is not None
+    with pytest.raises(InputError, match="a gave other rows for 1 before, and they are compacted"):
+        journal.add(rows(5), 1, source="a", age=0)  # an earlier count that comes late
 
 
 def test_rows_that_were_replaced_do_not_come_back_by_compacting(journal):

@@ -253,7 +253,9 @@ def take(connection: Connection, head: "Head", given: Sequence[SourceRows]) -> l
             if isinstance(parts, McnetError):
                 raise parts
             for part in parts:
-                period = rows.known_for(part.entry, before[part.entry.source, part.entry.age])
+                source, age = part.entry.source, part.entry.age
+                merged = {p: one for p, one in before[source, None].items() if one.number is None}  # whatever the age
+                period = rows.known_for(part.entry, merged | before[source, age])
                 if period is None:
                     new.append(part)
                 else:

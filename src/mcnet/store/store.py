@@ -154,7 +154,7 @@ class Store:
         return found
 
     def configure(self, head: str | None = None, settings: HeadSettings | None = None, **given: Any) -> HeadSettings:
-        """Change settings of a head, which is made if it is not there.
+        """Change settings of a head; the first one of a store is made by it.
 
         Parameters
         ----------
