@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import mcnet
 from mcnet._shared.arrays import SCORE_FLOOR, sigmoid
+from mcnet.rows.fields import field_column
 from mcnet.sketch import accumulate as accumulator
 from mcnet.sketch.accumulate import accumulate, accumulate_numpy
 from mcnet.sketch.grid import POSITION_UNITS, Cells, ExactGrid, LogitGrid, make_grid
@@ -172,6 +173,32 @@ def test_sketches_beyond_the_dense_limit_are_the_same(monkeypatch):
     monkeypatch.setattr(accumulator, "_MOST_DENSE_SUMS", 3 * 2064 * 3 * 100)
     monkeypatch.setattr(accumulator, "_SPARSE_CELLS_BEFORE_SORTING", 300)
     assert mcnet.Sketch.from_rows(score, label, field=field, folds=3) == dense
+
+
+@pytest.mark.parametrize("folds", [1, 2])
+@pytest.mark.parametrize("valued", [False, True])
+def test_a_dense_block_that_has_become_too_small_moves_to_sorted_cells(monkeypatch, folds, valued):
+    rng = np.random.default_rng(5)
+    batches = []
+    for values in (["b", "a"], [f"v{i}" for i in range(40)], ["c", "a"]):
+        columns = (rng.random(2_000), rng.integers(0, 2, 2_000).astype(np.float64), None)
+        fields = [field_column("x", rng.choice(values, 2_000))]
+        fold = rng.integers(0, folds, 2_000).astype(np.int16) if folds > 1 else None
+        batches.append((*columns, fields, fold, rng.random(2_000) if valued else None))
+
+    def added_up(limit, per_row):
+        monkeypatch.setattr(accumulator, "_MOST_DENSE_SUMS", limit)
+        monkeypatch.setattr(accumulator, "_DENSE_CELLS_PER_ROW", per_row)
+        one = accumulator.Accumulator(make_grid(64), folds)
+        blocks = [one.add(*batch) and one._dense is not None for batch in batches]
+        return blocks, one.finish()
+
+    (kept, moved, sorted_cells) = (added_up(10**9, 10**9), added_up(6 * 2064 * 4, 10**9), added_up(10**9, 0))
+    assert [blocks for blocks, _ in (kept, moved, sorted_cells)] == [[True] * 3, [True, False, False], [False] * 3]
+    for _, (contexts, cells) in (moved, sorted_cells):
+        assert contexts == kept[1][0]
+        for name in ("context", "key", "fold", "sums"):
+            np.testing.assert_array_equal(getattr(cells, name), getattr(kept[1][1], name))
 
 
 def test_few_rows_are_sorted_into_the_cells_that_a_dense_block_has(monkeypatch):

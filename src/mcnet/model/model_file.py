@@ -161,13 +161,14 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
             for name, values in zip(model.contexts.names, model.contexts.values, strict=True)
         ],
     }
-    if model.contexts.derived:
-        edges = model.contexts.edges
-        document["derived"] = {
-            name: {"column": found[0], "kind": found[1]} | ({"edges": list(edges[name])} if name in edges else {})
-            for name in model.fields
-            if (found := derivation(name)) is not None
-        }
+    edges = model.contexts.edges
+    derived = {
+        name: {"column": found[0], "kind": found[1]} | ({"edges": list(edges[name])} if name in edges else {})
+        for name in model.fields
+        if (found := derivation(name)) is not None
+    }
+    if derived:
+        document["derived"] = derived
     if model.sums_up:
         document["evaluation"] = model.evaluation
     document["grids"] = [knots.tolist() for knots in np.split(curves.knots, curves.grid_start[1:-1])]

@@ -271,8 +271,10 @@ class Accumulator:
         self._folds = folds
         self._contexts = RunningContexts()
         self._dense: FloatArray | None = None
-        self._sparse = CellParts()
+        self._sparse: CellParts | None = None
         self._compact = 0
+        self._sums = 3
+        """How many sums a cell has: three more with values."""
 
     def add(
         self,
@@ -302,17 +304,17 @@ class Accumulator:
         slots = contexts if folds is None else contexts * self._folds + folds
         needed = len(self._contexts) * self._folds
         worth = None if value is None else Worth(value, inverse)
+        self._sums = 3 if worth is None else 6
         if isinstance(self._grid, LogitGrid):
             cells = needed * len(self._grid)
             worth_a_block = self._dense is not None or cells <= _DENSE_CELLS_PER_ROW * self.rows
-            if worth_a_block and cells * _sums_per_cell(worth) <= _MOST_DENSE_SUMS:
+            if worth_a_block and cells * self._sums <= _MOST_DENSE_SUMS:
                 return self._add_dense(self._grid, scores, labels, weights, slots, needed, worth)
-        self._dense_to_sparse()
         return self._add_sparse(scores, labels, weights, slots, worth)
 
     def has_more_cells(self, number: int) -> bool:
         """Tell whether there are more cells than this, and adding up equal ones does not leave half as many."""
-        if len(self._sparse) > number:
+        if self._sparse is not None and len(self._sparse) > number:
             self._sparse.add_up()
             self._compact = len(self._sparse)
             if 2 * len(self._sparse) > number:  # else every further batch would have to be added up anew
@@ -321,12 +323,11 @@ class Accumulator:
 
     def finish(self) -> tuple[Contexts, Cells]:
         """Return the contexts that have rows, in canonical order, and their cells."""
-        if self._dense is not None and not len(self._sparse):
+        if self._sparse is None and self._dense is not None:
             numbers = np.flatnonzero(self._dense[:, :, 0].any(axis=1)) // self._folds
             contexts, places = self._contexts.finish(numbers)
             return contexts, self._dense_cells(places)
-        self._dense_to_sparse()
-        cells = self._sparse.together()
+        cells = self._sorted_cells().together()
         contexts, places = self._contexts.finish(cells.context)
         return contexts, Cells(places[cells.context], cells.key, cells.fold, cells.sums).added_up_in_place()
 
@@ -340,7 +341,7 @@ class Accumulator:
         needed: int,
         worth: Worth | None,
     ) -> bool:
-        shape = (len(grid), _sums_per_cell(worth))
+        shape = (len(grid), self._sums)
         dense = self._dense if self._dense is not None else np.zeros((0, *shape))
         if needed > len(dense):
             # Doubled, so that growing is rare, but never beyond the limit.
@@ -369,16 +370,19 @@ class Accumulator:
             sums = np.column_stack([weights, weights * labels, weights * positions])
         sums = sums if units is None else np.column_stack([sums, units])
         part = Cells(slots // self._folds, keys, (slots % self._folds).astype(np.int16), sums).added_up()
-        self._sparse.add(part)
-        if len(self._sparse) > 2 * self._compact + _SPARSE_CELLS_BEFORE_SORTING:
-            self._sparse.add_up()
-            self._compact = len(self._sparse)
+        sparse = self._sorted_cells()
+        sparse.add(part)
+        if len(sparse) > 2 * self._compact + _SPARSE_CELLS_BEFORE_SORTING:
+            sparse.add_up()
+            self._compact = len(sparse)
         return True
 
-    def _dense_to_sparse(self) -> None:
-        """Move what the dense block has to the sorted cells."""
+    def _sorted_cells(self) -> CellParts:
+        """Return the cells that are no dense block, with what that block has, if there is one."""
+        sparse = self._sparse = CellParts() if self._sparse is None else self._sparse
         if self._dense is not None:
-            self._sparse.add(self._dense_cells(np.arange(len(self._contexts), dtype=np.int32)))
+            sparse.add(self._dense_cells(np.arange(len(self._dense) // self._folds, dtype=np.int32)))
+        return sparse
 
     def _dense_cells(self, places: CodeArray) -> Cells:
         """Return the cells of the dense block, which then is gone, in order; `places` has that of each context."""
@@ -393,7 +397,3 @@ class Accumulator:
         for column, out in zip(dense.reshape(-1, dense.shape[2]).T, sums, strict=True):
             column.take(flat, out=out, mode="clip")
         return Cells(places[order[context]], cell + self._grid.first, fold.astype(np.int16), sums.T)
-
-
-def _sums_per_cell(worth: Worth | None) -> int:
-    return 3 if worth is None else 6
