@@ -17,7 +17,7 @@ from tests.service.running import TOKEN, running
 from tests.service.test_reload import full_disk
 
 from mcnet.errors import InputError
-from mcnet.operations.service.feedback import Inbox, named_period
+from mcnet.operations.service.feedback import About, Inbox, named_period
 from mcnet.operations.service.problems import Problem
 from mcnet.operations.service.served import ServedHeads
 from mcnet.operations.service.settings import ServiceSettings
@@ -140,8 +140,8 @@ def test_rows_of_a_stream_that_was_cut_are_not_taken(shared, journal, end):
         ({"age": -1}, "age"),
         ({"more": 1}, "unknown field"),
         ({"field": None, "country": ["NL"] * 50}, "unknown field"),
-        ({"score": 0.1, "label": 1, "field": {"country": "NL"}}, "as columns, not as records: {"),
-        ([{"score": 0.1, "label": 1, "country": "NL"}], "as columns, not as records: {"),
+        ({"score": 0.1, "label": 1, "field": {"country": "NL"}}, "send columns: {"),
+        ([{"score": 0.1, "label": 1, "country": "NL"}], "send columns: {"),
     ],
 )
 def test_feedback_that_cannot_be_used_changes_nothing(shared, journal, change, said):
@@ -191,7 +191,7 @@ def inbox(tmp_path, monkeypatch, every="1h"):
     sent = {
         name: Sketch.from_rows(score, label * one, field={"country": country}) for name, one in (("a", 1), ("b", 0))
     }
-    monkeypatch.setattr(taken, "_read", lambda asked, _: (sent[asked.body], dict(asked.about)))
+    monkeypatch.setattr(taken, "_read", lambda asked, _: (sent[asked.body], About(**asked.about), None))
 
     def take(body, **about):
         return asyncio.run(taken.take(SimpleNamespace(body=body, about=about, media_type=""), heads.head()))

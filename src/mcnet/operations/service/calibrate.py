@@ -9,7 +9,7 @@ import msgspec
 from mcnet._shared.arrays import FloatArray, ScoreType
 from mcnet.operations.service.arrow import check_rows, read_arrow
 from mcnet.operations.service.metrics import HeadNumbers
-from mcnet.operations.service.problems import Problem
+from mcnet.operations.service.problems import Problem, decoded
 from mcnet.operations.service.served import Served
 from mcnet.rows.fields import source_column
 
@@ -131,11 +131,7 @@ def answer_json(served: Served, body: bytes, most_rows: int, numbers: HeadNumber
     most_rows : how many rows it may have.
     numbers : where the rows are counted.
     """
-    try:
-        question = _decoder.decode(body)
-    except msgspec.ValidationError as error:
-        detail, _, where = str(error).partition(" - at ")
-        raise Problem(400, f"{detail}; {_FORMS}", at=where.strip("`") or "$") from None
+    question = decoded(_decoder, body, _FORMS)
     if isinstance(question, list):
         question = _columns(served, question, most_rows, numbers)
     score, field = question.score, question.field

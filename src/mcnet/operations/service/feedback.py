@@ -16,7 +16,7 @@ from mcnet.errors import BusyError, FileFormatError, InputError, StoreUnavailabl
 from mcnet.operations.service.arrow import ARROW, check_rows, read_arrow
 from mcnet.operations.service.calibrate import Value
 from mcnet.operations.service.metrics import FEEDBACK_COMMITS
-from mcnet.operations.service.problems import RETRY, Problem
+from mcnet.operations.service.problems import RETRY, Problem, decoded
 from mcnet.operations.service.served import Served, ServedHeads, ServedVersions
 from mcnet.operations.service.settings import LARGE_BODY, ServiceSettings
 from mcnet.rows.columns import weights_column
@@ -36,9 +36,6 @@ _SLACK = timedelta(minutes=5)
 _FIRST_YEAR = 1970
 """Moments of this year are counters in a wrong unit, or no moments at all."""
 
-_WRITTEN = {"y": "%Y"}
-"""How periods are written that are not named by the day or the moment they begin."""
-
 
 @dataclass(frozen=True)
 class Present:
@@ -52,12 +49,7 @@ class Present:
 
 
 def present(every: str, now: datetime | None = None) -> Present:
-    """Return the period that a moment (by default the present one) lies in.
-
-    Parameters
-    ----------
-    every : the length of a period, such as "1h".
-    now : a moment in UTC.
+    """Return the period that a moment in UTC (by default the present one) lies in.
 
     >>> present("1h", datetime(2026, 11, 16, 0, 25))
     Present(period='2026-11-16', previous='2026-11-15T23:00', end=datetime.datetime(2026, 11, 16, 1, 0))
@@ -77,11 +69,7 @@ def present(every: str, now: datetime | None = None) -> Present:
 
 
 def _as_read(period: str, every: str | None) -> str:
-    """Return the name of a period as people read it: midnight with its time, where periods are shorter than days.
-
-    >>> _as_read("2026-11-16", "1h"), _as_read("2026-11-16", "1d")
-    ('2026-11-16T00:00', '2026-11-16')
-    """
+    """Return the name of a period as people read it: midnight with its time, where periods are shorter than days."""
     seconds = None if every is None or parse_every(every).unit is None else duration_seconds(every)
     return shown_periods([period], seconds=seconds)[0]
 
@@ -89,20 +77,14 @@ def _as_read(period: str, every: str | None) -> str:
 def named_period(period: str | int, every: str, now: datetime | None = None) -> str:
     """Return the canonical name of a period; refuse one that a service with periods of this length cannot have.
 
-    Parameters
-    ----------
-    period : as a client names it, by the moment it begins.
-    every : the length of a period, such as "1h".
-    now : the present moment in UTC; by the clock, if not given.
-
     >>> named_period("2026-11-16T13", "1h", datetime(2026, 11, 16, 13, 25))
     '2026-11-16T13:00'
     """
     now = (now or datetime.now(UTC)).replace(tzinfo=None)
     text = period_text(period)
-    form = _WRITTEN.get(parse_every(every).unit or "")
     try:
-        begin = datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)
+        # Years are not named by the day or the moment they begin.
+        begin = datetime.strptime(text, "%Y") if parse_every(every).unit == "y" else datetime.fromisoformat(text)
         if begin.year <= _FIRST_YEAR:
             raise ValueError
     except ValueError:
@@ -132,13 +114,28 @@ def named_period(period: str | int, every: str, now: datetime | None = None) -> 
 
 SKETCH = "application/vnd.apache.parquet"
 _LONGEST_KEY, _LONGEST_PERIOD = 200, 60
-_NO_JSON = "Arrow and sketches"
+_FORM = 'send columns: {"score": [0.1], "label": [1], "field": {"country": ["NL"]}, "key": "web-1/17"}'
 _SWITCH_SECONDS, _USUAL_SWITCH_SECONDS = 0.0005, sys.getswitchinterval()
 """How long a thread waits for one that computes, while feedback is written and otherwise. The thread that writes waits
 after each of its statements; but where nothing is written, short waits only cost switches between threads."""
 
 
-class Feedback(msgspec.Struct, forbid_unknown_fields=True):
+class About(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What Arrow and sketches have behind the question mark, and JSON in the body."""
+
+    period: Annotated[str | int | None, msgspec.Meta(description="The period of the rows.")] = None
+    key: Annotated[str | None, msgspec.Meta(description="The key.", extra_json_schema={"maxLength": _LONGEST_KEY})] = (
+        None
+    )
+    age: Annotated[
+        float | None,
+        msgspec.Meta(description="How many periods later labels were counted.", extra_json_schema={"minimum": 0}),
+    ] = None
+    score_type: Annotated[ScoreType | None, msgspec.Meta(description="What the scores are.")] = None
+    allow: Annotated[str, msgspec.Meta(description="Implausible rows to add: weight, period.")] = ""
+
+
+class Feedback(About, kw_only=True):
     """Labelled rows as columns; scores as they were sent to `/calibrate`."""
 
     score: list[float]
@@ -146,23 +143,7 @@ class Feedback(msgspec.Struct, forbid_unknown_fields=True):
     field: dict[str, list[Value]] | None = None
     weight: list[float] | None = None
     value: list[float] | None = None
-    period: str | int | None = None
-    key: Annotated[str, msgspec.Meta(extra_json_schema={"maxLength": _LONGEST_KEY})] | None = None
-    age: Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0})] | None = None
-    score_type: Literal["probability", "logit"] | None = None
-    allow: list[Literal["weight", "period"]] | None = None
-
-
-class FeedbackQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """What Arrow and sketches have behind the question mark, and JSON in the body."""
-
-    period: Annotated[str | None, msgspec.Meta(description=f"{_NO_JSON}: the period of the rows.")] = None
-    key: Annotated[str | None, msgspec.Meta(description=f"{_NO_JSON}: the key.")] = None
-    age: Annotated[
-        float | None, msgspec.Meta(description=f"{_NO_JSON}: how many periods later the labels were counted.")
-    ] = None
-    score_type: Annotated[ScoreType | None, msgspec.Meta(description=f"{_NO_JSON}: what the scores are.")] = None
-    allow: Annotated[str, msgspec.Meta(description=f"{_NO_JSON}: implausible rows to add: weight, period.")] = ""
+    allow: list[Literal["weight", "period"]] | None = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -171,7 +152,7 @@ class Sent:
 
     body: bytes
     media_type: str
-    query: FeedbackQuery
+    query: About
     key: str
 
 
@@ -192,11 +173,6 @@ class Inbox:
 
     The key of a request is the name of its source in the journal. So a request that is sent again changes nothing, and
     another one under the same key is refused.
-
-    Parameters
-    ----------
-    settings : the length of a period, and the limits.
-    heads : what is served; has the store.
     """
 
     def __init__(self, settings: ServiceSettings, heads: ServedHeads) -> None:
@@ -259,36 +235,27 @@ class Inbox:
 
     def _asked(self, request: Sent, head: ServedVersions) -> FeedbackRows:
         """Read a request; refuse one that cannot be used, whatever the journal has."""
-        sketch, about = self._read(request, head)
-        key = about.get("key") or request.key
-        if not key or not key.strip() or len(key) > _LONGEST_KEY or not key.isprintable():
-            raise Problem(
-                400,
-                f"a key of 1 to {_LONGEST_KEY} printable characters is needed, so that a request sent again counts "
-                "once; send `key`, or the header Idempotency-Key",
-                at="$.key",
-            )
+        sketch, about, largest_weight = self._read(request, head)
+        key = about.key or request.key
+        if not key.strip() or len(key) > _LONGEST_KEY or not key.isprintable():
+            needed = f"a key of 1 to {_LONGEST_KEY} printable characters is needed, so that a request sent again counts"
+            raise Problem(400, f"{needed} once; send `key`, or the header Idempotency-Key", at="$.key")
         _check_fields(sketch, head.current)
         every = self._settings.every_of(head.settings)
-        asked = FeedbackRows(
-            head.name,
-            _period(about.get("period"), every),
-            key,
-            sketch,
-            every,
-            about.get("age"),
-            about.get("largest_weight"),
-            about.get("allow") or (),
-        )
+        period = _period(about.period, every)
+        allow = about.allow.split(",") if about.allow and isinstance(about.allow, str) else about.allow
+        asked = FeedbackRows(head.name, period, key, sketch, every, about.age, largest_weight, allow or ())
         asked.ready(self._heads.store.shapes.get(head.name))  # here, since the thread that writes has no time for it
         return asked
 
-    def _read(self, request: Sent, head: ServedVersions) -> tuple[Sketch, dict[str, Any]]:
-        kind = request.media_type
-        about = msgspec.to_builtins(request.query)
-        about["allow"] = request.query.allow.split(",") if request.query.allow else None
+    def _read(self, request: Sent, head: ServedVersions) -> tuple[Sketch, About, float | None]:
+        """Return the rows, what is said about them, and their largest weight if it is known."""
+        kind, about = request.media_type, request.query
         if kind == SKETCH:
-            return _sketch(request.body), about
+            try:
+                return sketch_of_bytes(request.body, "the body"), about, None
+            except FileFormatError as error:  # of the body, not of the store
+                raise Problem(400, str(error)) from None
         if kind == ARROW:
             columns = read_arrow(request.body, self._settings.limits.rows)
             lacking = [name for name in ("score", "label") if name not in columns]
@@ -296,22 +263,17 @@ class Inbox:
                 raise Problem(400, f"the stream lacks the column {lacking[0]}", at=lacking[0])
             score, label, weight, value = (columns.pop(name, None) for name in ("score", "label", "weight", "value"))
         else:
-            if request.query != FeedbackQuery():
+            if about != About():
                 raise Problem(400, "the query is for Arrow and sketches; in JSON all of it is in the body", at="query")
-            rows = _columns(request.body)
-            about = {"period": rows.period, "key": rows.key, "age": rows.age, "score_type": rows.score_type}
-            about["allow"] = rows.allow
+            about = rows = decoded(_decoder, request.body, _FORM)
             check_rows(len(rows.score), self._settings.limits.rows)
             score, label, weight, value, columns = rows.score, rows.label, rows.weight, rows.value, rows.field or {}
         own = head.settings.score_type if head.current is None else head.current.model.score_type
-        score_type: ScoreType = about.pop("score_type", None) or own
         if len(score) == 0:
             raise Problem(400, "there are no rows; feedback has at least one", at="$.score")
         given: dict[str, Any] = {"field": self._fields(columns, head) or None, "weight": weight, "value": value}
-        sketch = Sketch.from_rows(score, label, **given, score_type=score_type)
-        if weight is not None:
-            about["largest_weight"] = float(weights_column(weight).max())
-        return sketch, about
+        sketch = Sketch.from_rows(score, label, **given, score_type=about.score_type or own)
+        return sketch, about, None if weight is None else float(weights_column(weight).max())
 
     def _fields(self, columns: dict[str, Any], head: ServedVersions) -> Any:
         """Return the fields of the rows; numbers are cut as those of the served model or of the journal were."""
@@ -368,26 +330,3 @@ def _more_fields(sketch: Sketch, served: Served | None) -> list[str]:
         return []
     known, given = served.model.fields or served.model.balanced_by, sketch.contexts.names
     return [] if known == ("field",) and len(given) == 1 else [name for name in given if name not in known]
-
-
-def _columns(body: bytes) -> Feedback:
-    """Return the columns of a body; say what is expected of one that has records instead."""
-    try:
-        return _decoder.decode(body)
-    except msgspec.ValidationError:
-        given = msgspec.json.decode(body)
-        records = isinstance(given, list) or (
-            isinstance(given, dict) and any(type(given.get(name)) in (int, float, bool) for name in ("score", "label"))
-        )
-        if not records:
-            raise
-        form = '{"score": [0.1, 0.2], "label": [0, 1], "field": {"country": ["NL", "FR"]}, "key": "web-1/17"}'
-        raise Problem(400, f"feedback is sent as columns, not as records: {form}", at="$") from None
-
-
-def _sketch(body: bytes) -> Sketch:
-    """Return a saved sketch; its checksum is verified before anything else reads it."""
-    try:
-        return sketch_of_bytes(body, "the body")
-    except FileFormatError as error:
-        raise Problem(400, str(error)) from None

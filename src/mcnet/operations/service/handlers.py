@@ -14,7 +14,7 @@ from mcnet.operations.service import metrics
 from mcnet.operations.service.arrow import ARROW
 from mcnet.operations.service.calibrate import Answer, Question, Record, answer_arrow, answer_json
 from mcnet.operations.service.endpoints import JSON_TYPE, Call, Json, Service, of_heads, operation
-from mcnet.operations.service.feedback import SKETCH, Feedback, FeedbackQuery, Sent, Taken
+from mcnet.operations.service.feedback import SKETCH, About, Feedback, Sent, Taken
 from mcnet.operations.service.inference import Inference, answer_inference, model_metadata, server_metadata
 from mcnet.operations.service.problems import RETRY, Problem
 from mcnet.operations.service.served import Served, ServedVersions
@@ -121,7 +121,7 @@ async def infer(service: Service, call: Call) -> Response:
     "POST",
     *of_heads("/feedback"),
     group="feedback",
-    query=FeedbackQuery,
+    query=About,
     body=(Feedback, ARROW, SKETCH),
     answers=(Taken,),
     status=(200, 201),

@@ -2,7 +2,7 @@
 
 import traceback
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect
@@ -10,6 +10,8 @@ from starlette.requests import ClientDisconnect
 from mcnet._shared.files import is_disk_full
 from mcnet.errors import BusyError, FileFormatError, McnetError, StoreUnavailableError, in_words
 from mcnet.operations.service.settings import log_event
+
+T = TypeVar("T")
 
 RETRY = {"retry-after": "10"}
 """A header for answers of 503: somebody has to make room on the disk, or to start the database, first."""
@@ -70,6 +72,15 @@ def problem_of(error: Exception) -> Problem:
     where = "".join(traceback.format_exception(error)[-6:])
     log_event("unexpected error", "error", error=repr(error), traceback=where)
     return Problem(500, "an unexpected error; the log of the service has it")
+
+
+def decoded(decoder: msgspec.json.Decoder[T], body: bytes, form: str) -> T:
+    """Return what a body says; say what form it must have where it has another one."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        problem = problem_of(error)
+        raise Problem(400, f"{problem.detail}; {form}", **problem.where) from None
 
 
 def document_of(problem: Problem, detail: str) -> ProblemDetails:
