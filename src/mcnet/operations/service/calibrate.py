@@ -122,15 +122,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def answer_json(served: Served, body: bytes, most_rows: int, numbers: HeadNumbers) -> bytes:
-    """Return the answer to a question as JSON.
-
-    Parameters
-    ----------
-    served : the version that answers; it is asked for once, so that all rows of an answer are from one version.
-    body : the question as JSON.
-    most_rows : how many rows it may have.
-    numbers : where the rows are counted.
-    """
+    """Return the answer to a question as JSON; all its rows are from the one version that is given."""
     question = decoded(_decoder, body, _FORMS)
     if isinstance(question, list):
         question = _columns(served, question, most_rows, numbers)

@@ -178,13 +178,7 @@ def _query(given: bytes, kind: Any) -> Any:
 
 
 async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """Return the body of a request as a whole.
-
-    Raises
-    ------
-    Problem : it is too large, which is told before it is read if its length is known, or comes too slowly.
-    ClientDisconnect : the connection was closed before the body was complete.
-    """
+    """Return the body of a request as a whole; refuse one that is too large, incomplete, or comes too slowly."""
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > limits.body_bytes:
             raise _too_large(limits)

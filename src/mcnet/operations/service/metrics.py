@@ -101,13 +101,7 @@ def served_by_workers(head: str) -> list[str]:
 
 
 def metrics_text(heads: "ServedHeads", statuses: Mapping[str, dict[str, Any] | None]) -> bytes:
-    """Return the metrics of the whole service, whichever worker is asked.
-
-    Parameters
-    ----------
-    heads : what this worker serves.
-    statuses : by head, what the update job wrote last, if it ever ran: the PCOC and the evidence of the monitor.
-    """
+    """Return the metrics of the whole service, with what the update job wrote last of each head."""
     totals = Totals()
     families: dict[str, GaugeMetricFamily] = {}
     for metric, labels, value in _present(totals, heads, statuses):

@@ -20,13 +20,7 @@ CLOSE = {"connection": "close"}
 
 
 class Problem(Exception):
-    """An answer that is not the one asked for.
-
-    Parameters
-    ----------
-    status, detail, headers : of the answer.
-    where : further members of the document: `at`, `column`, `row`, `limit`.
-    """
+    """An answer that is not the one asked for; `where` are further members: `at`, `column`, `row`, `limit`."""
 
     def __init__(self, status: int, detail: str, *, headers: dict[str, str] | None = None, **where: Any) -> None:
         super().__init__(detail)

@@ -27,11 +27,7 @@ class Learning:
     """Runs `mcnet update` for every head when the service starts, and after the end of every period.
 
     The job may be killed at any time and run twice at once, so nothing else is needed here: what it publishes, the
-    workers find in the registry.
-
-    Parameters
-    ----------
-    settings : the store, the length of a period, and how long to wait for late rows.
+    workers find in the store.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:

@@ -34,12 +34,7 @@ _WIDTHS = (560, 340)
 
 
 class ServiceState:
-    """Puts the state together; what it takes from the journal is computed once per period and version.
-
-    Parameters
-    ----------
-    settings, heads : of the service.
-    """
+    """Puts the state together; what it takes from the journal is computed once per period and version."""
 
     def __init__(self, settings: ServiceSettings, heads: ServedHeads) -> None:
         self._settings = settings
@@ -93,13 +88,7 @@ class ServiceState:
         return public
 
     def curves(self, served: Served, asked: dict[str, str]) -> dict[str, Any]:
-        """Return curves as points: those of the largest contexts, or of the context that is asked for.
-
-        Parameters
-        ----------
-        served : the version.
-        asked : the value of every field; empty for the pooled curve and the largest contexts.
-        """
+        """Return curves as points: of the context whose field values are asked for, else of the largest contexts."""
         if self._settings.field_values == "hide":
             if asked:
                 raise Problem(403, "this service hides field values (--field-values); ask for the curves without them")
