@@ -18,7 +18,7 @@ from mcnet.store.journal import Journal
 from mcnet.store.state import MONITOR, STATUS, LoopState, Served
 from mcnet.store.versions import Registry, Version
 from mcnet.tracking.memories import coarse
-from mcnet.tracking.monitor import CellProbabilities, Monitor
+from mcnet.tracking.monitor import Monitor
 
 SERVED_READ = 200
 """Of so many periods, the latest, it is looked up which version served them."""
@@ -131,7 +131,7 @@ def watch(
         version = _served_in(period, promoted, times)
         if version is None:
             if period in forecasts:
-                monitor.learn(sketch, period, CellProbabilities(forecasts[period]))
+                monitor.learn(sketch, period, forecasts[period])
             monitor.last_period = period
             continue
         model, rows, loss = load(version.number), sketch.unfolded(), _loss(kept, sketch)
@@ -140,7 +140,7 @@ def watch(
             monitor.last_period = period  # a model of other fields cannot be judged by these rows
             continue
         probability = predict_cells(model, rows)
-        monitor.update(sketch, period, CellProbabilities(probability), version=version.name)
+        monitor.update(sketch, period, probability, version=version.name)
         valued |= sketch.value_kind is not None
         served.append(Served(period, version.number, loss, *period_pcoc(rows, probability)))
     recorded |= {one.period: one for one in served}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, IndexArray, ScoreType, logit, sigmoid, sums_by
+from mcnet._shared.arrays import FloatArray, IndexArray, logit, sigmoid, sums_by
 from mcnet._shared.files import checksum, write_json
 from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.evaluation import Predictor, predict_cells
@@ -128,22 +128,6 @@ class ServedPcoc:
         return f"{name} {way}-predicted by {shown[0]} % ({shown[1]} … {ends_at}), since {since}"
 
 
-class CellProbabilities:
-    """Probabilities of the cells of one sketch, instead of a model."""
-
-    def __init__(self, probability: FloatArray) -> None:
-        """Take one probability per cell."""
-        self._probability = probability
-
-    def predict(self, scores: Any, field: Any = None, *, score_type: ScoreType | None = None) -> FloatArray:
-        """Return the probabilities that were given."""
-        return self._probability
-
-    def predict_cells(self, _: Sketch) -> FloatArray:
-        """Return the probabilities that were given."""
-        return self._probability
-
-
 @dataclass
 class _Watched:
     """One hypothesis, its share of alpha, and the sums that an alarm is described by."""
@@ -245,7 +229,7 @@ class Monitor:
         self._watched: dict[str, _Watched] = {}
         self._values = 0
 
-    def learn(self, sketch: Sketch, period: Any, model: Predictor | None = None) -> None:
+    def learn(self, sketch: Sketch, period: Any, model: Predictor | FloatArray | None = None) -> None:
         """Take in a period before the watch, on which the model is known to be calibrated: how much do periods differ?
 
         The period is not tested; recalibrate the model on these periods first, or
@@ -261,7 +245,7 @@ class Monitor:
         self.last_period = text
 
     def update(
-        self, sketch: Sketch, period: Any, model: Predictor | None = None, *, version: str | None = None
+        self, sketch: Sketch, period: Any, model: Predictor | FloatArray | None = None, *, version: str | None = None
     ) -> list[Alarm]:
         """Take in the labels of one more period.
 
@@ -269,7 +253,7 @@ class Monitor:
         ----------
         sketch : the rows of the period.
         period : later than all periods before it.
-        model : what served these rows; None if the scores of the sketch are the served probabilities themselves.
+        model : what served these rows, or the probabilities served in its cells; None if these are the scores.
         version : the name of the model, if it may change: with another one the intervals of `served` begin anew.
 
         Returns
@@ -423,13 +407,14 @@ def _pcoc_interval(expected: float, positives: float, variance: float, between: 
     return float(ratio / reach), float(ratio * reach)
 
 
-def _hypotheses(sketch: Sketch, model: Predictor | None) -> list[tuple[str, FloatArray, list[float]]]:
+def _hypotheses(sketch: Sketch, model: Predictor | FloatArray | None) -> list[tuple[str, FloatArray, list[float]]]:
     """Return what is tested on a period: its name, its likelihood, and the sums that `_Watched` adds up."""
     if not isinstance(sketch, Sketch):
         raise InputError(f"the monitor was given {type(sketch).__name__}; make a Sketch with mcnet.scan first")
     check_total_weight(sketch.weight)
     sketch = sketch.unfolded()
-    probability = sketch.score if model is None else predict_cells(model, sketch)
+    served = sketch.score if model is None else model
+    probability = served if isinstance(served, np.ndarray) else predict_cells(served, sketch)
     weight, positives = sketch.weight, np.minimum(sketch.positives, sketch.weight)
     information = weight * probability * (1.0 - probability)
     parts = (positives, probability * weight, information, weight)
