@@ -24,7 +24,7 @@ PERIODS, CHANGE, JUDGED_EVERY = 50, 30, 2
 ROWS, VALUES = 6_000, 12
 MEAN_LOGIT = -3.2
 SEEDS, QUICK_SEEDS = 10, 2
-FIRST_SEED = 100
+FIRST_SEED = 200
 """Seeds that no setting of the tracker was chosen on."""
 HALF_LIVES = (2.0, 8.0, np.inf)
 NONE_APART = 1e-200

@@ -9,6 +9,7 @@ from scipy.special import xlogy
 import mcnet
 from mcnet.datasets.worlds import make_world
 from mcnet.tracking.memories import Seasons, season_lengths
+from mcnet.tracking.tracker_file import Reader, Writer
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_seasons_of_the_same_length_keep_what_they_know():
     changed = seasons.of_lengths((24, 7))
     assert changed.offsets(0.0)[0] == seasons.offsets(0.0)[0] > 0.0
     assert changed.offsets(0.0)[1] == 0.0
-    again = Seasons.restored(json.loads(json.dumps(seasons.state())))
+    again = Reader(NotImplemented).read(json.loads(json.dumps(Writer().written(seasons))))
     assert again.offsets(24.0).tolist() == seasons.offsets(24.0).tolist()
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from mcnet.rows.contexts import Contexts
+from mcnet.tracking.tracker_file import Reader, Writer
 from mcnet.tracking.value_changes import FOLLOWED, Runs, ValueChanges, ValueOffsets, twins_of
 
 VALUES = tuple(f"v{code}" for code in range(6))
@@ -114,10 +115,12 @@ def test_a_file_has_the_filters_to_the_bit():
     changes = ValueChanges()
     for period in range(5):
         changes = learnt(changes, period, np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0]) * (period > 2))
-    restored = ValueChanges.restored(json.loads(json.dumps(changes.state())))
+    written = json.loads(json.dumps(Writer().written([changes, changes.offsets(), changes])))
+    restored, same, again = Reader(NotImplemented).read(written)
+    assert restored is again
+    assert restored.values[0] is same.values[0]
     np.testing.assert_array_equal(offsets(restored), offsets(changes))
     assert (restored.since, restored.hazard, restored.effect) == (changes.since, changes.hazard, changes.effect)
-    same = restored.restored_offsets(json.loads(json.dumps(changes.offsets().state())))
     np.testing.assert_array_equal(same.of_contexts(CONTEXTS), changes.offsets().of_contexts(CONTEXTS))
 
 

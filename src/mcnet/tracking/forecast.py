@@ -1,6 +1,6 @@
 """Forecasts of the coming period: candidates, their stack and the belief in each; one rising function per context."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -63,16 +63,7 @@ def candidates_of(half_lives: Sequence[float]) -> list[Candidate]:
 def learnt_belief(
     belief: FloatArray, losses: FloatArray, prior: FloatArray, *, overdispersion: float, step: float
 ) -> FloatArray:
-    """Return the belief after a period: Bayes' rule with the evidence tempered, then a share back to the prior.
-
-    Parameters
-    ----------
-    belief : before the period.
-    losses : the log-loss of each candidate, summed over the rows of the period.
-    prior : what the share of belief that is given up each period goes back to.
-    overdispersion : rows per independent row, by which the losses are divided.
-    step : how much of a usual period it is.
-    """
+    """Return the belief after a period: Bayes' rule with the evidence tempered, then a share back to the prior."""
     posterior = np.log(belief) - losses / overdispersion
     posterior = np.exp(posterior - posterior.max())
     stays = (1.0 - SWITCH_CHANCE) ** step
@@ -123,16 +114,9 @@ class Stack:
         overdispersion: float,
         step: float,
     ) -> "Stack":
-        """Return the stack after a period: with a Newton quadratic of its log-loss around the weights in use.
+        """Return the stack after a period: with a Newton quadratic of its log-loss around the weights `at` in use.
 
-        Parameters
-        ----------
-        features : of the cells of the period: the experts' logits, measured from the centre, and the seasons' offsets.
-        weight, positives : of the cells.
-        centre : what the logits are measured from.
-        at : the weights that were in use.
-        overdispersion : rows per independent row, by which the evidence is divided.
-        step : how much of a usual period it is.
+        The features of its cells are the experts' logits, measured from the centre, and the seasons' offsets.
         """
         chance = sigmoid(centre + features @ at)
         curvature = (features.T * (weight * chance * (1.0 - chance))) @ features
@@ -150,15 +134,6 @@ class Stack:
         order = np.insert(np.arange(len(self.pull)), index, index)
         shares = np.where(np.isin(np.arange(len(order)), (index, index + 1)), 0.5, 1.0)
         return Stack(self.curvature[np.ix_(order, order)], self.pull[order], self.weights[order] * shares)
-
-    def state(self) -> dict[str, Any]:
-        """Return the state as JSON-able values."""
-        return {name: array.tolist() for name, array in vars(self).items()}
-
-    @staticmethod
-    def restored(state: Mapping[str, Any]) -> "Stack":
-        """Return the stack that `state` described."""
-        return Stack(**{name: np.array(array, dtype=np.float64) for name, array in state.items()})
 
 
 def _prior_weights(size: int) -> FloatArray:
@@ -236,23 +211,6 @@ class Forecast:
             belief=np.insert(self.belief, index, 0.0),
             stack=np.insert(self.stack, index, 0.0),
         )
-
-    def state(self, indices: Mapping[Expert, int]) -> dict[str, Any]:
-        """Return the forecast as JSON-able values; experts are named by their indices in a list."""
-        arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
-        experts = [indices[expert] for expert in self.experts]
-        offsets = self.offsets.state()
-        return {**arrays, "experts": experts, "offsets": offsets, "centre": self.centre, "position": self.position}
-
-    @staticmethod
-    def restored(state: Mapping[str, Any], experts: Sequence[Expert], offsets: ValueOffsets) -> "Forecast":
-        """Return the forecast that `state` described, with the offsets of values that were saved beside it."""
-        arrays = {name: np.array(state[name], dtype=np.float64) for name in _ARRAYS}
-        chosen = tuple(experts[index] for index in state["experts"])
-        return Forecast(chosen, **arrays, centre=state["centre"], position=state["position"], offsets=offsets)
-
-
-_ARRAYS = ("candidates", "belief", "stack", "seasonal")
 
 
 def compiled_forecast(forecast: Forecast, contexts: Contexts, limit: float, of: int | None = None) -> Curves:

@@ -1,6 +1,6 @@
 """The state of a tracker, and its update by a period: judge the forecast, learn the rows, forecast again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -125,16 +125,6 @@ class Clock:
             return periods
         (last,) = shown_periods([self.last], seconds=self.period_seconds)
         return f"{periods}: {last}" if self.ticks == 1 else f"{periods} until {last}"
-
-    def state(self) -> dict[str, Any]:
-        """Return the state as JSON-able values."""
-        return {**vars(self), "steps": [[step, number] for step, number in self.steps.items()]}
-
-    @staticmethod
-    def restored(state: Mapping[str, Any]) -> "Clock":
-        """Return the clock that `state` described."""
-        steps = {float(step): int(number) for step, number in state["steps"]}
-        return Clock(state["last"], int(state["ticks"]), float(state["waiting"]), steps)
 
 
 # The state of a tracker, and what a period does to it.
@@ -368,14 +358,11 @@ class Learner:
         if new.contexts.names:
             cells, period = (new.contexts, new.context, weight, positives), self.clock.last or str(self.clock.ticks)
             self.changes = self.changes.learnt(*cells, seen.followed, period, step, known=self.contexts)
-        chance = sigmoid(seen.followed[0])
-        sums = (positives.sum(), weight @ chance, weight @ (chance * (1.0 - chance)))
-        whole, effect = AlikeRows(*(np.array([[one]]) for one in sums)), self.effects.level.value
-        self.level = self.level.learnt(whole, np.array([True]), step, effect=max(effect, 1e-6))
-        _, level, _ = whole.marginal(np.zeros((1, 1, 1)), np.full((1, 1, 1), LEVEL_VARIANCE))
-        information = 1.0 / (effect + 1.0 / max(float(sums[2]), 1e-9))
+        rows, effect = AlikeRows.together(weight, positives, sigmoid(seen.followed[0])), self.effects.level.value
+        self.level = self.level.learnt(rows, np.array([True]), step, effect=max(effect, 1e-6))
+        information = 1.0 / (effect + 1.0 / max(float(rows.information.item()), 1e-9))
         seasons = self.seasons.of_lengths(season_lengths(self.clock.period_seconds))
-        self.seasons = seasons.learnt(self.position, elapsed, float(level[0, 0, 0]), information)
+        self.seasons = seasons.learnt(self.position, elapsed, rows.level(LEVEL_VARIANCE), information)
 
     def _judge(self, forecast: Forecast, features: FloatArray, new: Sketch, step: float) -> None:
         """Learn from how a forecast came out: effects of periods, belief in the candidates, weights of the stack."""

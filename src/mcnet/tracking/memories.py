@@ -1,7 +1,7 @@
 """Memories: sketches with different half-lives, the curves last fitted to them, seasons, and the effects of periods."""
 
+import math
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -19,12 +19,11 @@ from mcnet.curves.evaluate import Evaluator
 from mcnet.curves.family import CurveFamily
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
-from mcnet.model.model_file import model_document, model_of
 from mcnet.rows.contexts import ANY, Contexts
 from mcnet.sketch.grid import POSITION_UNITS, Cells, LogitGrid, make_grid
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.views import value_order_of
-from mcnet.tracking.value_changes import value_codes
+from mcnet.tracking.value_changes import AlikeRows, value_codes
 
 SHORTEST_MEMORIES = (0.5, 2.0, 8.0, 32.0)
 """Half-lives in periods; longer ones come as the stream grows."""
@@ -47,22 +46,16 @@ EXPECTED_VARIANCE = 1.0 / 16.0
 
 
 def season_lengths(seconds: float | None) -> tuple[int, ...]:
-    """Return how many periods a day and a week have, 0 where that is not a whole number of two or more.
-
-    Parameters
-    ----------
-    seconds : the length of a period; None if it is not known.
+    """Return how many periods of so many seconds a day and a week have, 0 where that is no whole number above one.
 
     >>> season_lengths(3600.0), season_lengths(86_400.0), season_lengths(None)
     ((24, 168), (0, 7), (7, 24))
     """
     if seconds is None:
         return USUAL_LENGTHS
-    found = []
-    for whole in SECONDS_OF_SEASONS:
-        number = round(whole / seconds)
-        found.append(number if 2 <= number <= LONGEST_SEASON and abs(number * seconds - whole) < 1e-6 * whole else 0)
-    return tuple(found)
+    numbers = [whole / seconds for whole in SECONDS_OF_SEASONS]
+    lengths = (round(number) if math.isclose(number, round(number), rel_tol=1e-6) else 0 for number in numbers)
+    return tuple(length if 2 <= length <= LONGEST_SEASON else 0 for length in lengths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,22 +93,12 @@ class Seasons:
                 found[season] = (here / information - usual) * information / (information + 1.0 / EXPECTED_VARIANCE)
         return found
 
-    def state(self) -> dict[str, Any]:
-        """Return the state as JSON-able values."""
-        return {"lengths": list(self.lengths), "sums": [sums.tolist() for sums in self.sums]}
-
-    @staticmethod
-    def restored(state: Mapping[str, Any]) -> "Seasons":
-        """Return the seasons that `state` described."""
-        sums = (np.array(rows, dtype=np.float64).reshape(-1, 2) for rows in state["sums"])
-        return Seasons(tuple(state["lengths"]), tuple(sums))
-
 
 # Experts: the curves that a tracker's memories were last fitted to, evaluated in logits.
 
 BAYES = "mcnet-bayes"
-FIRST_LEVEL_VARIANCE, LEVEL_STEPS = 0.25, 20
-"""The prior variance of the level of rows that tell no curve, in squared logits; Newton steps to find it."""
+FIRST_LEVEL_VARIANCE = 0.25
+"""The prior variance of the level of rows that tell no curve, in squared logits."""
 
 
 class Expert(Protocol):
@@ -124,15 +107,12 @@ class Expert(Protocol):
     def logits(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
         """Return the calibrated logit of each row: its context a place in `contexts`, its score a raw logit."""
 
-    def state(self) -> dict[str, Any]:
-        """Return the expert as JSON-able values, exact to the bit."""
-
 
 @dataclass(frozen=True, eq=False)
 class FamilyExpert:
     """A fit of BayesMCNet that is evaluated as it is, without compiled curves.
 
-    `contexts` tells the order of the field values in the fit; its table does not matter.
+    `contexts` tells the order of the field values in the fit; it has none of their combinations.
     """
 
     contexts: Contexts
@@ -160,15 +140,6 @@ class FamilyExpert:
         fit = _fit(sketch, start=self.fit, covariance=True)
         return uncertainty_of(fit, family_of(fit, self.limit))
 
-    def state(self) -> dict[str, Any]:
-        """Return the expert as JSON-able values."""
-        arrays = {
-            name: {"type": str(array.dtype), "shape": list(array.shape), "numbers": array.ravel().tolist()}
-            for name, array in self.fit.arrays().items()
-        }
-        fields = {"names": list(self.contexts.names), "values": [list(values) for values in self.contexts.values]}
-        return {"kind": "family", **fields, "limit": self.limit, "arrays": arrays}
-
 
 @dataclass(frozen=True, eq=False)
 class ModelExpert:
@@ -188,10 +159,6 @@ class ModelExpert:
             places = np.where((contexts.table == ANY).any(axis=1), np.int32(-1), places)[which]
         return logit(self._evaluator(sigmoid(raw), places, 1))
 
-    def state(self) -> dict[str, Any]:
-        """Return the expert as JSON-able values."""
-        return {"kind": "model", "model": model_document(self.model)}
-
 
 @dataclass(frozen=True, eq=False)
 class LevelExpert:
@@ -202,25 +169,6 @@ class LevelExpert:
     def logits(self, contexts: Contexts, which: IndexArray, raw: FloatArray) -> FloatArray:
         """Return the calibrated logit of each row."""
         return raw + self.level
-
-    def state(self) -> dict[str, Any]:
-        """Return the expert as JSON-able values."""
-        return {"kind": "level", "level": self.level}
-
-
-def expert_from_state(state: dict[str, Any]) -> Expert:
-    """Return the expert that `state()` described."""
-    if state["kind"] == "level":
-        return LevelExpert(state["level"])
-    if state["kind"] == "model":
-        return ModelExpert(model_of(state["model"]))
-    arrays = {
-        name: np.array(array["numbers"], dtype=array["type"]).reshape(array["shape"])
-        for name, array in state["arrays"].items()
-    }
-    names = tuple(state["names"])
-    contexts = Contexts(names, tuple(map(tuple, state["values"])), np.zeros((0, len(names)), dtype=np.int32))
-    return FamilyExpert(contexts, BayesFit.from_arrays(arrays), float(state["limit"]))
 
 
 def check_method(method: str) -> None:
@@ -240,32 +188,20 @@ def tells_a_curve(sketch: Sketch) -> bool:
 
 def level_of(sketch: Sketch) -> LevelExpert:
     """Return the base scores at the level of the rows, which a normal prior keeps finite."""
-    level = 0.0
-    for _ in range(LEVEL_STEPS):
-        chance = sigmoid(sketch.logit + level)
-        slope = float(sketch.weight @ (chance * (1.0 - chance))) + 1.0 / FIRST_LEVEL_VARIANCE
-        step = (sketch.total_positives - float(sketch.weight @ chance) - level / FIRST_LEVEL_VARIANCE) / slope
-        level += float(np.clip(step, -1.5, 1.5))
-    return LevelExpert(level)
+    rows = AlikeRows.together(sketch.weight, sketch.positives, sigmoid(sketch.logit))
+    return LevelExpert(rows.level(FIRST_LEVEL_VARIANCE))
 
 
 def fit_expert(method: str, sketch: Sketch, earlier: Expert | None) -> Expert:
-    """Fit a method to a sketch that tells a curve.
-
-    Parameters
-    ----------
-    method : its name in the registry.
-    sketch : the rows.
-    earlier : the last fit of the same memory, to start from with the strengths of its priors; None to start afresh and
-        learn these.
-    """
+    """Fit a method to a sketch that tells a curve; from an earlier fit its start and the strengths of its priors."""
     if method != BAYES:
         with warnings.catch_warnings(action="ignore"):
             return ModelExpert(calibrator(method).fit_sketch(sketch).model_)
     start = None
     if isinstance(earlier, FamilyExpert):
         sketch, start = value_order_of(earlier.contexts, sketch), earlier.fit
-    return FamilyExpert(sketch.contexts, _fit(sketch, start, covariance=False), belief_limit(sketch.total_weight))
+    known = Contexts(sketch.contexts.names, sketch.contexts.values, np.zeros((0, len(sketch.contexts.names)), np.int32))
+    return FamilyExpert(known, _fit(sketch, start, covariance=False), belief_limit(sketch.total_weight))
 
 
 GAIN, GAIN_OF_SEVERAL = 0.1, 1.0
@@ -364,11 +300,6 @@ class PeriodEffects:
     def overdispersion(self, information: float) -> float:
         """Return how many rows of a period with this information are worth one independent row."""
         return 1.0 + self.level.value * information
-
-    @staticmethod
-    def restored(state: Mapping[str, Any]) -> "PeriodEffects":
-        """Return the effects whose fields `asdict` gave."""
-        return PeriodEffects(**{name: EffectVariance(**one) for name, one in state.items()})
 
 
 # Memories: sketches with different half-lives, each with the curves last fitted to it.

@@ -5,8 +5,8 @@ three are learnt. Each quantity is compared with its own usual deviations, in th
 the largest change that is learnt at once, as the world may have changed (`LEAST`).
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, astuple, dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -335,17 +335,3 @@ class Look:
         """Return the suspect period of a name, if its rows are kept."""
         text = None if period is None else period_text(period)
         return next((one for one in self.suspects[::-1] if one.period == text and one.rows is not None), None)
-
-    def state(self) -> dict[str, Any]:
-        """Return the state as JSON-able values; the rows of suspect periods are kept apart."""
-        suspects = [asdict(replace(one, rows=None)) for one in self.suspects]
-        return {"past": self.past, "scores": self.scores.tolist(), "suspects": suspects}
-
-    @staticmethod
-    def restored(state: Mapping[str, Any], rows: list[Sketch | None]) -> "Look":
-        """Return the look that `state` described, with the rows of its suspect periods."""
-        suspects = [
-            Suspect(**{**one, "counts": Counts(**one["counts"]), "rows": kept, "values": tuple(one["values"])})
-            for one, kept in zip(state["suspects"], rows, strict=True)
-        ]
-        return Look(list(state["past"]), np.array(state["scores"], dtype=np.float64), suspects)

@@ -7,9 +7,11 @@ has the old tracker or the new one.
 A tracker may also follow a journal: what it has learnt is compared with the journal, and the rest is learnt.
 """
 
+import base64
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,21 +20,132 @@ import numpy as np
 
 from mcnet._shared.files import checksum, disk_path, write_json
 from mcnet._shared.messages import warn
+from mcnet.bayes.posterior import BayesFit
 from mcnet.errors import FileFormatError, InputError, McnetError
+from mcnet.model.model import CalibrationModel
+from mcnet.model.model_file import model_document, model_of
+from mcnet.rows.contexts import Contexts
 from mcnet.rows.periods import periods_between
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.entries import past_digests, sketch_digest
 from mcnet.store.journal import Journal
 from mcnet.tracking.forecast import Forecast, Stack
 from mcnet.tracking.learner import Clock, Judgement, Learner
-from mcnet.tracking.memories import Expert, Memory, PeriodEffects, Seasons, expert_from_state
-from mcnet.tracking.suspect import Look
-from mcnet.tracking.value_changes import Runs, ValueChanges
+from mcnet.tracking.memories import (
+    EffectVariance,
+    FamilyExpert,
+    LevelExpert,
+    Memory,
+    ModelExpert,
+    PeriodEffects,
+    Seasons,
+)
+from mcnet.tracking.suspect import Counts, Look, Suspect
+from mcnet.tracking.value_changes import Runs, ValueChanges, ValueOffsets
 
 DOCUMENT = "tracker.json"
 _FORMAT = "mcnet tracker"
 _VERSION = 4
-_NUMBERS = ("position", "learnt", "usual_rows", "journal_digest")
+
+# Everything that a learner consists of, as JSON-able values, exact to the bit.
+
+_PARTS: tuple[type, ...] = (
+    *(Learner, Clock, Memory, FamilyExpert, ModelExpert, LevelExpert, Contexts, Stack, Seasons, Forecast, Judgement),
+    *(EffectVariance, PeriodEffects, Runs, ValueChanges, ValueOffsets, Look, Suspect, Counts),
+)
+_KINDS = {kind.__name__: kind for kind in _PARTS}
+
+
+class Writer:
+    """Writes objects as JSON-able values: what is met again is named by its number, sketches by their contents."""
+
+    def __init__(self) -> None:
+        """Start with nothing written."""
+        self.sketches: dict[str, Sketch] = {}
+        self._known: dict[int, tuple[int, Any]] = {}
+        """The number of each object by its identity, and the object itself, so that none takes its place."""
+
+    def written(self, value: Any) -> Any:
+        """Return a value as JSON has it."""
+        value = value.item() if isinstance(value, np.generic) else value
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+        if isinstance(value, list | tuple):
+            return {type(value).__name__: [self.written(one) for one in value]}
+        if id(value) in self._known:
+            return {"known": self._known[id(value)][0]}
+        found = self._written_object(value)
+        self._known[id(value)] = len(self._known), value
+        return found
+
+    def _written_object(self, value: Any) -> dict[str, Any]:
+        if isinstance(value, np.ndarray):
+            return {"array": base64.b64encode(value.tobytes()).decode(), "type": value.dtype.str, "shape": value.shape}
+        if isinstance(value, dict):
+            return {"dict": [[self.written(one) for one in pair] for pair in value.items()]}
+        if isinstance(value, Sketch):
+            name = f"memory-{sketch_digest(value)}.parquet"
+            self.sketches[name] = value
+            return {"sketch": name}
+        if isinstance(value, BayesFit):
+            return {"fit": self.written(value.arrays())}
+        if isinstance(value, CalibrationModel):
+            return {"model": model_document(value)}
+        kind = type(value).__name__
+        if _KINDS.get(kind) is not type(value) or not is_dataclass(value):
+            raise TypeError(f"a tracker has no {kind}")
+        return {kind: {one.name: self.written(getattr(value, one.name)) for one in fields(value)}}
+
+
+class Reader:
+    """Makes the objects that a `Writer` has written; `load` returns the sketch of a name."""
+
+    def __init__(self, load: Callable[[str], Sketch]) -> None:
+        """Start with nothing read."""
+        self._load = load
+        self._known: list[Any] = []
+
+    def read(self, value: Any) -> Any:
+        """Return what a value describes."""
+        if not isinstance(value, dict):
+            return value
+        kind, content = next(iter(value.items()))
+        if kind == "float":
+            return float(content)
+        if kind in ("list", "tuple"):
+            found = [self.read(one) for one in content]
+            return found if kind == "list" else tuple(found)
+        if kind == "known":
+            return self._known[content]
+        made = self._read_object(kind, content, value)
+        self._known.append(made)
+        return made
+
+    def _read_object(self, kind: str, content: Any, value: Mapping[str, Any]) -> Any:
+        if kind == "array":
+            numbers = np.frombuffer(base64.b64decode(content, validate=True), dtype=value["type"])
+            return numbers.reshape(value["shape"]).copy()
+        if kind == "dict":
+            return {self.read(key): self.read(one) for key, one in content}
+        if kind == "sketch":
+            sketch = self._load(content)
+            if content != f"memory-{sketch_digest(sketch)}.parquet":
+                raise InputError(f"{content} has other rows than were saved")
+            return sketch
+        if kind == "fit":
+            return BayesFit.from_arrays(self.read(content))
+        if kind == "model":
+            return model_of(content)
+        if set(content) != {one.name for one in fields(_KINDS[kind])}:
+            raise ValueError(f"{kind} has other parts")
+        made: object = object.__new__(_KINDS[kind])
+        vars(made).update({name: self.read(one) for name, one in content.items()})
+        return made
+
+
+# A tracker as a document and its sketches.
 
 
 def save_tracker(learner: Learner, folder: str | PathLike[str]) -> None:
@@ -55,19 +168,9 @@ def save_tracker(learner: Learner, folder: str | PathLike[str]) -> None:
 
 def tracker_state(learner: Learner) -> tuple[dict[str, Any], dict[str, Sketch]]:
     """Return the state of a tracker as JSON-able values, and the sketches that they name."""
-    sketches: dict[str, Sketch] = {}
-
-    def named(sketch: Sketch | None) -> str | None:
-        if sketch is None:
-            return None
-        name = f"memory-{sketch_digest(sketch)}.parquet"
-        sketches[name] = sketch
-        return name
-
-    files = [named(memory.sketch) for memory in learner.memories]
-    suspect = [named(one.rows) for one in learner.look.suspects]
-    document = {**_document(learner, files), "look": {**learner.look.state(), "rows": suspect}}
-    return {**document, "checksum": checksum(document)}, sketches
+    writer = Writer()
+    document = {"format": _FORMAT, "version": _VERSION, "tracker": writer.written(learner)}
+    return {**document, "checksum": checksum(document)}, writer.sketches
 
 
 def _foreign(path: Path) -> bool:
@@ -75,45 +178,8 @@ def _foreign(path: Path) -> bool:
     return not (path.name.startswith(".") or (path.name.startswith("memory-") and path.suffix == ".parquet"))
 
 
-def _document(learner: Learner, files: list[str | None]) -> dict[str, Any]:
-    forecasts = [*learner.forecasts, *([] if learner.previous is None else [learner.previous])]
-    held = [memory.expert for memory in learner.memories if memory.expert is not None]
-    experts = list(dict.fromkeys([*held, *(expert for forecast in forecasts for expert in forecast.experts)]))
-    indices = {expert: index for index, expert in enumerate(experts)}
-    return {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "method": learner.method,
-        "given_memories": learner.given_memories,
-        "delay": learner.delay,
-        "memories": [
-            {
-                **vars(memory),
-                "half_life": memory.half_life if np.isfinite(memory.half_life) else None,
-                "sketch": file,
-                "expert": None if memory.expert is None else indices[memory.expert],
-            }
-            for memory, file in zip(learner.memories, files, strict=True)
-        ],
-        **{name: getattr(learner, name) for name in _NUMBERS},
-        **{name: getattr(learner, name).state() for name in ("stack", "seasons", "clock", "changes", "level")},
-        "belief": learner.belief.tolist(),
-        "effects": asdict(learner.effects),
-        "experts": [expert.state() for expert in experts],
-        "forecasts": [forecast.state(indices) for forecast in learner.forecasts],
-        "previous": None if learner.previous is None else learner.previous.state(indices),
-        "judgement": None if learner.judgement is None else asdict(learner.judgement),
-    }
-
-
 def load_tracker(folder: str | PathLike[str]) -> Learner:
-    """Load the state of a tracker.
-
-    Raises
-    ------
-    InputError : there is none in this folder.
-    FileFormatError : its files were altered, are damaged, or are of a later version.
-    """
+    """Load the state of a tracker; files that were altered, are damaged or of another version are refused."""
     folder = disk_path(folder, "a tracker")
     path = folder / DOCUMENT
     if not path.is_file():
@@ -127,14 +193,7 @@ def load_tracker(folder: str | PathLike[str]) -> Learner:
 
 
 def tracker_of_state(document: Any, load: Callable[[str], Sketch], path: str, advice: str) -> Learner:
-    """Return the tracker that `tracker_state` described.
-
-    Parameters
-    ----------
-    document : the state.
-    load : returns the sketch of a name.
-    path, advice : what messages call the state, and what they advise if it is damaged.
-    """
+    """Return the tracker that `tracker_state` described; messages call the state `path`, and give the advice."""
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise FileFormatError(f"{path} is not the state of a tracker; {advice}")
     version = document.get("version")
@@ -143,49 +202,12 @@ def tracker_of_state(document: Any, load: Callable[[str], Sketch], path: str, ad
     if document.get("checksum") != checksum(document):
         raise FileFormatError(f"{path} does not match its checksum: it was altered or damaged; {advice}")
     try:
-        return _learner(document, load)
+        learner = Reader(load).read(document["tracker"])
+        if not isinstance(learner, Learner):
+            raise TypeError(f"it has a {type(learner).__name__}")
+        return learner
     except (McnetError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise FileFormatError(f"{path} is not a valid tracker ({error}); {advice}") from None
-
-
-def _learner(document: Mapping[str, Any], load: Callable[[str], Sketch]) -> Learner:
-    experts, given = [expert_from_state(state) for state in document["experts"]], document["given_memories"]
-    memories = [_memory(state, load, experts) for state in document["memories"]]
-    learner = Learner(document["method"], None if given is None else tuple(given), document["delay"], memories)
-    for name in _NUMBERS:
-        setattr(learner, name, document[name])
-    learner.stack = Stack.restored(document["stack"])
-    learner.seasons = Seasons.restored(document["seasons"])
-    learner.clock = Clock.restored(document["clock"])
-    learner.changes = ValueChanges.restored(document["changes"])
-    learner.level = Runs.restored(document["level"], 1)
-    learner.belief = np.array(document["belief"], dtype=np.float64)
-    learner.effects = PeriodEffects.restored(document["effects"])
-    learner.look = Look.restored(document["look"], [_sketch(name, load) for name in document["look"]["rows"]])
-    learner.judgement = None if document["judgement"] is None else Judgement(**document["judgement"])
-
-    def forecast(state: Mapping[str, Any]) -> Forecast:
-        return Forecast.restored(state, experts, learner.changes.restored_offsets(state["offsets"]))
-
-    learner.forecasts = [forecast(state) for state in document["forecasts"]]
-    learner.previous = None if document["previous"] is None else forecast(document["previous"])
-    return learner
-
-
-def _memory(state: Mapping[str, Any], load: Callable[[str], Sketch], experts: list[Expert]) -> Memory:
-    half_life = np.inf if state["half_life"] is None else state["half_life"]
-    expert = None if state["expert"] is None else experts[state["expert"]]
-    sketch = _sketch(state["sketch"], load)
-    return Memory(**{**state, "half_life": half_life, "sketch": sketch, "expert": expert})
-
-
-def _sketch(name: str | None, load: Callable[[str], Sketch]) -> Sketch | None:
-    if name is None:
-        return None
-    sketch = load(name)
-    if name != f"memory-{sketch_digest(sketch)}.parquet":
-        raise InputError(f"{name} has other rows than were saved")
-    return sketch
 
 
 # Bring a tracker up to date with a journal.

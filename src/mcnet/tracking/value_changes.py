@@ -6,10 +6,8 @@ distribution of the offset since then, in logits. How often and how far values c
 together, so that few rows of one value are believed only as far as the others make it plausible.
 """
 
-import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +55,16 @@ class AlikeRows:
     expected: FloatArray
     information: FloatArray
     level_variance: FloatArray | float = 0.0
+
+    @staticmethod
+    def together(weight: FloatArray, positives: FloatArray, chance: FloatArray) -> "AlikeRows":
+        """Return some cells as one group, given their probabilities: `[1, 1]`."""
+        sums = (positives.sum(), weight @ chance, weight @ (chance * (1.0 - chance)))
+        return AlikeRows(*(np.array([[part]]) for part in sums))
+
+    def level(self, variance: float) -> float:
+        """Return by how many logits the one group differs from its probabilities, under a normal prior."""
+        return float(self.marginal(np.zeros((1, 1, 1)), np.full((1, 1, 1), variance))[1].item())
 
     @property
     def number_and_logit(self) -> tuple[FloatArray, FloatArray]:
@@ -175,17 +183,6 @@ class Runs:
         mean[:, :, 1:] -= movement[:, :, None].astype(np.float32)
         return replace(self, mean=mean)
 
-    def state(self) -> list[str]:
-        """Return the state as JSON-able values, exact to the bit."""
-        parts = (np.ascontiguousarray(part, dtype="<f4").tobytes() for part in vars(self).values())
-        return [base64.b64encode(part).decode("ascii") for part in parts]
-
-    @staticmethod
-    def restored(state: Sequence[str], forecasts: int) -> "Runs":
-        """Return the filters that `state` described."""
-        parts = (np.frombuffer(base64.b64decode(part, validate=True), dtype="<f4") for part in state)
-        return Runs(*(part.astype(np.float32).reshape(forecasts, -1, LONGEST_RUN + 1) for part in parts))
-
 
 @dataclass(frozen=True, eq=False)
 class ValueOffsets:
@@ -217,11 +214,6 @@ class ValueOffsets:
             if mean.shape[1]:
                 result[1, ~known] += (variance + mean**2).mean(axis=1)
         return result[0], result[1]
-
-    def state(self) -> dict[str, Any]:
-        """Return the numbers as JSON-able values; the index is kept with the filters."""
-        means, variances = ([part.tolist() for part in parts] for parts in (self.means, self.variances))
-        return {"means": means, "variances": variances, "of_all_rows": self.of_all_rows.tolist()}
 
 
 @dataclass(frozen=True)
@@ -291,18 +283,10 @@ class ValueChanges:
         step: float,
         known: Contexts | None = None,
     ) -> "ValueChanges":
-        """Return what is known after a period.
+        """Return what is known after a period, given its cells and their logits without offsets `[forecasts, cells]`.
 
-        Of values that always occur together, and so cannot be told apart, the one of the coarser field takes the change
-        alone.
-
-        Parameters
-        ----------
-        contexts, context, weight, positives : the cells of the period.
-        logits : of each cell, by each of the `FOLLOWED` forecasts, without offsets `[forecasts, cells]`.
-        period : its name.
-        step : how much of a usual period it is.
-        known : the contexts of all periods; None for those of this one.
+        Of values that always occur together in the `known` contexts of all periods, and so cannot be told apart, the
+        one of the coarser field takes the change alone.
         """
         other = self._grown(contexts)
         codes = [value_codes(index, contexts, number)[context] for number, index in enumerate(other.values)]
@@ -330,15 +314,10 @@ class ValueChanges:
     def rebased(
         self, contexts: Contexts, context: IndexArray, weight: FloatArray, movement: FloatArray
     ) -> "ValueChanges":
-        """Return the same filters beside forecasts that have learnt the period too.
+        """Return the same filters beside forecasts that have learnt the period too, and moved `[forecasts, cells]`.
 
         What a forecast has taken over of the change of a value is no longer the offset's to add. What all values share
         is nobody's own.
-
-        Parameters
-        ----------
-        contexts, context, weight : the cells of the period, whose values all filters know.
-        movement : by how much each of the `FOLLOWED` forecasts has moved, in logits `[forecasts, cells]`.
         """
         runs, rest = list(self.runs), movement
         for number in self.order:
@@ -362,7 +341,7 @@ class ValueChanges:
         for number, (index, names) in enumerate(zip(old.values, contexts.values, strict=True)):
             used = np.unique(contexts.table[:, number]).tolist()
             new = [names[code] for code in used if code != ANY and names[code] not in index]
-            values.append({**index, **{value: len(index) + place for place, value in enumerate(new)}})
+            values.append(index | {value: len(index) + place for place, value in enumerate(new)} if new else index)
         runs = tuple(one.grown(len(index)) for one, index in zip(old.runs, values, strict=True))
         rows = (np.append(one, np.zeros(len(index) - len(one))) for one, index in zip(old.rows, values, strict=True))
         return replace(self, names=tuple(contexts.names), values=tuple(values), runs=runs, rows=tuple(rows))
@@ -456,34 +435,6 @@ class ValueChanges:
                 began = self.periods[max(len(self.periods) - run, 0)]
                 result[key] = self.since.get(key, began) if run == LONGEST_RUN else began
         return result
-
-    def state(self) -> dict[str, Any]:
-        """Return the state as JSON-able values, exact to the bit."""
-        return {
-            **vars(self),
-            "values": [list(index) for index in self.values],
-            "runs": [runs.state() for runs in self.runs],
-            "rows": [rows.tolist() for rows in self.rows],
-        }
-
-    @staticmethod
-    def restored(state: Mapping[str, Any]) -> "ValueChanges":
-        """Return the filters that `state` described."""
-        parts = {
-            "names": tuple(state["names"]),
-            "values": tuple({value: code for code, value in enumerate(known)} for known in state["values"]),
-            "runs": tuple(Runs.restored(runs, len(FOLLOWED)) for runs in state["runs"]),
-            "rows": tuple(np.array(rows, dtype=np.float64) for rows in state["rows"]),
-            "periods": tuple(state["periods"]),
-        }
-        return ValueChanges(**{**state, **parts})
-
-    def restored_offsets(self, state: Mapping[str, Any]) -> ValueOffsets:
-        """Return the offsets that `ValueOffsets.state` described."""
-        means, variances = (
-            tuple(np.array(one, dtype=np.float64) for one in state[name]) for name in ("means", "variances")
-        )
-        return ValueOffsets(self.values[: len(means)], means, variances, np.array(state["of_all_rows"]))
 
 
 def twins_of(contexts: Contexts, field: int, other: int) -> NDArray[np.int64]:
