@@ -319,16 +319,17 @@ class ValueChanges:
         What a forecast has taken over of the change of a value is no longer the offset's to add. What all values share
         is nobody's own.
         """
-        runs, rest = list(self.runs), movement
-        for number in self.order:
-            code = value_codes(self.values[number], contexts, number)[context]
-            moved, size = 1.0 - runs[number].weight[:, :, 0].astype(np.float64), len(self.values[number])
+        other, rest = self._grown(contexts), movement
+        runs = list(other.runs)
+        for number in other.order:
+            code = value_codes(other.values[number], contexts, number)[context]
+            moved, size = 1.0 - runs[number].weight[:, :, 0].astype(np.float64), len(other.values[number])
             still = (1.0 - moved)[:, code] * weight
             rest = rest - (still * rest).sum(axis=1, keepdims=True) / (still.sum(axis=1, keepdims=True) + 1e-300)
             rows = np.maximum(sums_by(code, weight, size), 1e-300)
             own = np.stack([sums_by(code, weight * one, size) / rows for one in rest])
             runs[number], rest = runs[number].rebased(own), rest - (moved * own)[:, code]
-        return replace(self, runs=tuple(runs))
+        return replace(other, runs=tuple(runs))
 
     def _grown(self, contexts: Contexts) -> "ValueChanges":
         """Return filters that know every value of some contexts."""
