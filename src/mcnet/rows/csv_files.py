@@ -60,8 +60,6 @@ def typed_csv_text(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
     if kind == pl.Boolean:
         flags = {"true": True, "false": False, "": None}
         return column.str.to_lowercase().replace_strict(flags, return_dtype=pl.Boolean)
-    if kind == pl.Date:
-        return column.str.to_date("%Y-%m-%d")
     return pl.when(column != "").then(column).cast(kind)
 
 
