@@ -62,7 +62,7 @@ def highest_evidence(
     rng, evidence, highest = np.random.default_rng(seed), Evidence.of_many(worlds), np.full(worlds, -np.inf)
     for _ in range(days):
         evidence.update(of_day(rng, worlds, effect))
-        highest = np.maximum(highest, evidence.log_values())
+        highest = np.maximum(highest, evidence.log_value)
     return highest
 
 
@@ -87,7 +87,7 @@ def days_until_found(
         evidence.learn(day(rng, worlds, effect))
     for number in range(1, most + 1):
         evidence.update(day(rng, worlds, effect, over))
-        alarm = evidence.log_values() >= np.log(1.0 / ALPHA / LEVEL_SHARE)
+        alarm = evidence.log_value >= np.log(1.0 / ALPHA / LEVEL_SHARE)
         found[alarm & np.isinf(found)] = number
         if np.isfinite(found).all():
             break
@@ -153,7 +153,7 @@ def broken_hours(streams: int) -> str:
         for number in range(72):
             effect = scale * rng.standard_t(3, streams)
             evidence.update(hour(rng, effect, 300, broken=broken == number)[0])
-            highest = np.maximum(highest, evidence.log_values())
+            highest = np.maximum(highest, evidence.log_value)
         alarms = int((highest >= np.log(1.0 / ALPHA)).sum())
         low, high = binomial_interval(alarms, streams)
         lines.append([f"{scale:g}", f"{streams:,}", f"{alarms}", f"{alarms / streams:.2%}", f"{low:.2%} … {high:.2%}"])
@@ -184,7 +184,7 @@ def drift_after_a_broken_hour(worlds: int) -> str:
             for _ in range(4):
                 marginals, labels = hour(rng, 0.02 * rng.standard_normal(worlds), positives, drift)
                 evidence.update(marginals)
-                highest = np.maximum(highest, evidence.log_values())
+                highest = np.maximum(highest, evidence.log_value)
                 known += drift * labels + positives * (1.0 - np.exp(drift))
                 found.append(f"{np.mean(highest >= limit):.0%}")
                 at_best.append(f"{np.mean(known >= limit):.0%}")

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from mcnet.calibrators.parametric import Platt
 from mcnet.errors import FileFormatError, InputError
 from mcnet.sketch.sketch import Sketch
-from mcnet.tracking.evidence import Evidence, log_likelihoods, period_likelihoods, shift_interval
+from mcnet.tracking.evidence import NULLS_KEPT, Evidence, log_likelihoods, period_likelihoods, shift_interval
 from mcnet.tracking.monitor import SHARES, Monitor, ServedPcoc, upper_half
 
 
@@ -73,11 +73,11 @@ def test_many_hypotheses_together_are_as_each_alone():
     together = Evidence.of_many(3)
     for place, day in enumerate(zip(*worlds, strict=True)):
         together.learn(np.array(day)) if place < 2 else together.update(np.array(day))
-    for world, value, began in zip(worlds, together.log_values(), together.began, strict=True):
+    for world, value, began in zip(worlds, together.log_value, together.began, strict=True):
         alone = Evidence()
         for place, day in enumerate(world):
             alone.learn(day) if place < 2 else alone.update(day)
-        assert value == pytest.approx(alone.log_value)
+        assert value == pytest.approx(float(alone.log_value))
         assert (began == alone.began).all()
 
 
@@ -196,7 +196,7 @@ def test_period_effects_raise_no_alarm_of_the_slope():
             labels = rng.binomial(150, truth).astype(float)
             sums = np.array([upper_half(expit(logits), weight, one) for one in labels])
             evidence.update(period_likelihoods(sums[:, :3]))
-            highest = np.maximum(highest, evidence.log_values())
+            highest = np.maximum(highest, evidence.log_value)
         worst.append(np.mean(highest > np.log(10.0)))
     assert max(worst) <= 0.15, "at most one in ten may ever reach log 10"
 
@@ -317,7 +317,7 @@ def test_heavy_tailed_effects_and_a_broken_hour_raise_no_false_alarms():
     highest = np.full(worlds, -np.inf)
     for hour in range(40):
         evidence.update(wild_hours(rng, worlds, 0.1 * rng.standard_t(3, worlds), broken=broken == hour))
-        highest = np.maximum(highest, evidence.log_values())
+        highest = np.maximum(highest, evidence.log_value)
     assert np.mean(highest >= np.log(1.0 / 0.01)) <= 0.02
 
 
@@ -330,7 +330,7 @@ def test_a_drift_is_found_within_two_hours_also_after_a_broken_one():
     for _ in range(2):
         evidence.update(wild_hours(rng, worlds, 0.02 * rng.normal(size=worlds), shift=-np.log(1.66)))
     share_of_largest_value = 0.23 / 2
-    assert np.mean(evidence.log_values() >= np.log(1.0 / 0.01 / share_of_largest_value)) >= 0.95
+    assert np.mean(evidence.log_value >= np.log(1.0 / 0.01 / share_of_largest_value)) >= 0.95
 
 
 # -- the confidence sequence since a version is served ----------------------------------------------------------------
@@ -346,7 +346,7 @@ def test_the_sequence_includes_the_true_shift_in_all_periods_at_once(positives, 
         seen, inside = [], True
         for _ in range(4):
             seen.append(sums_of(*counts(rng, positives, effect, np.exp(shift))))
-            _, low, high = shift_interval(np.array(seen), evidence.kept_nulls)
+            _, low, high = shift_interval(np.array(seen), evidence.null[:, NULLS_KEPT])
             inside &= low <= shift <= high
         missed += not inside
         widths.append(high - low)
@@ -361,7 +361,7 @@ def test_a_broken_period_before_the_version_does_not_widen_the_sequence():
         for number in range(25):
             p, w, y = counts(rng, 300, 0.05)
             evidence.learn(likelihood(p, w, 0.0 * y if broken and number == 10 else y))
-        _, low, high = shift_interval(np.array([sums_of(*counts(rng, 300, 0.05))]), evidence.kept_nulls)
+        _, low, high = shift_interval(np.array([sums_of(*counts(rng, 300, 0.05))]), evidence.null[:, NULLS_KEPT])
         widths[broken] = high - low
     assert widths[True] < 1.3 * widths[False]
 

@@ -127,12 +127,8 @@ class Evidence:
         self.periods += 1
 
     @property
-    def log_value(self) -> float:
+    def log_value(self) -> FloatArray:
         """Return the logarithm of the e-value: how strongly the data speak against calibration."""
-        return float(self.log_values())
-
-    def log_values(self) -> FloatArray:
-        """Return the logarithm of the e-value of each of many hypotheses."""
         # Who states a largest effect states that there are no wild periods.
         kinds = slice(1) if np.isfinite(self.largest_effect) else slice(2)
         allowed = self.null[..., kinds, self.largest_effect >= _NULL_EFFECT]
@@ -144,11 +140,6 @@ class Evidence:
         """Return the period, counted from 0, in which the most probable shift most probably began."""
         effect, state = np.unravel_index(int(np.argmax(self.mixture[:, 1:])), (len(_MIXED_EFFECTS), len(_SHIFTS)))
         return int(self.began[effect, 1 + state])
-
-    @property
-    def kept_nulls(self) -> FloatArray:
-        """Return the log-likelihoods of the nulls that a confidence sequence considers `[2, nulls]`."""
-        return self.null[:, NULLS_KEPT]
 
     @property
     def effect(self) -> float:
@@ -195,8 +186,7 @@ def shift_interval(
     Parameters
     ----------
     periods : the sums of each period, as in `log_likelihoods`.
-    before : the log-likelihood of the periods before under the nulls that are kept, of normal effects and then of
-        contaminated ones; `[2, nulls]`.
+    before : the log-likelihood of the periods before under `NULLS_KEPT`, as `Evidence.null` has it.
     largest_effect : as in `Evidence`.
     """
     effects = _EFFECTS[NULLS_KEPT]

@@ -146,7 +146,7 @@ class _Watched:
 
     def add(self, period: str, likelihood: FloatArray, sums: list[float]) -> None:
         if not self.since:
-            self.before = self.evidence.kept_nulls
+            self.before = self.evidence.null[:, NULLS_KEPT]
         self.since.append((period, sums))
         if len(self.since) > MOST_PERIODS:
             del self.since[: MOST_PERIODS // 2]
@@ -158,7 +158,7 @@ class _Watched:
 
     @property
     def log_evidence(self) -> float:
-        return self.evidence.log_value + float(np.log(self.share))
+        return float(self.evidence.log_value + np.log(self.share))
 
     def served(self, what: str) -> ServedPcoc:
         """Return the PCOC since the present version is served."""
