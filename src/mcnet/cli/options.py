@@ -411,8 +411,8 @@ def _parameter(name: str) -> Parameter:
     about = SETTINGS[name].metadata
     parameter, flags = _FLAGS.get(name, (name, None))
     usual = about["usual"]
-    shown: Any = f"{usual:g}" if isinstance(usual, int | float) and flags is None else usual or False
-    settings: dict[str, Any] = {"help": about["text"], "show_default": shown}
+    shown = "" if flags or usual in (None, ()) else f" ({usual:g})" if isinstance(usual, int | float) else f" ({usual})"
+    settings: dict[str, Any] = {"help": f"{about['text'].removesuffix('.')}{shown}.", "show_default": False}
     if name == "method":
         settings["autocompletion"] = complete_methods
     made = typer.Option(None, *([flags] if flags else []), metavar=None if flags else about["metavar"], **settings)

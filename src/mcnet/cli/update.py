@@ -56,6 +56,9 @@ def update(
     accepts it. Run it after every period. It may be killed at any time, run again, and run twice at once. Everything
     that is kept between runs is in the store; --status writes a page about it.
 
+    Settings of the head, from --score to --key-days, are kept: what is not given is as the head has it, and what nobody
+    has given is as in brackets.
+
     A new model is published if it is valid, is not worse than the current one on periods that neither was fitted on,
     and moves no mean probability farther than --max-shift. Otherwise the current version stays, and the history has the
     reason. After a rollback the current version is held: nothing replaces it until `mcnet versions release`.

@@ -17,23 +17,15 @@ if TYPE_CHECKING:
 Check = Callable[[Any], Any]
 
 
-def _column(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("the name of a column")
-    return value
+def _must(words: str, holds: Callable[[Any], bool]) -> Check:
+    """Return a check of what must hold, in words."""
 
+    def check(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError(words)
+        return value
 
-def _columns(value: Any) -> tuple[str, ...]:
-    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else (None,)
-    if not all(isinstance(name, str) and name for name in names):
-        raise ValueError("the name of a column, or several")
-    return names
-
-
-def _worth(value: Any) -> Any:
-    if isinstance(value, str):
-        return _column(value)
-    return _number(0.0, "the name of a column, or what every positive is worth: a number above 0", inside=True)(value)
+    return check
 
 
 def _number(least: float, words: str, most: float = math.inf, *, inside: bool = False) -> Check:
@@ -48,31 +40,21 @@ def _number(least: float, words: str, most: float = math.inf, *, inside: bool = 
     return check
 
 
-def _at_least_two(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 2:
-        raise ValueError("a whole number, 2 or more")
-    return value
+def _columns(value: Any) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else (None,)
+    if not all(isinstance(name, str) and name for name in names):
+        raise ValueError("the name of a column, or several")
+    return names
 
 
-def _one_of(*choices: Any) -> Check:
-    def check(value: Any) -> Any:
-        if not any(value == choice and type(value) is type(choice) for choice in choices):
-            raise ValueError(" or ".join(map(repr, choices)))
-        return value
-
-    return check
-
-
-def _resolution(value: Any) -> Any:
-    if value != "exact" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ValueError("a whole number of cells per unit of logit, or 'exact'")
-    return value
+def _worth(value: Any) -> Any:
+    return _column(value) if isinstance(value, str) else _above_0(value)
 
 
 def _period(value: Any) -> str:
     from mcnet.rows.periods import parse_every
 
-    parse_every(_text(value))
+    parse_every(value)
     return str(value)
 
 
@@ -83,22 +65,27 @@ def _delay(value: Any) -> int | str:
     return value if isinstance(value, str) and not value.isdecimal() else int(value)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("a word")
-    return value
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+_column = _must("the name of a column", lambda value: isinstance(value, str) and value != "")
+_name = _must("a name", lambda value: isinstance(value, str))
+_auto = _must("'auto'", lambda value: value == "auto")
+_flag = _must("True or False", lambda value: isinstance(value, bool))
+_score_type = _must("'probability' or 'logit'", lambda value: value in ("probability", "logit"))
+_cells = _must("a whole number of cells per unit of logit, or 'exact'", lambda v: v == "exact" or _is_count(v, 1))
+_several = _must("a whole number, 2 or more", lambda value: _is_count(value, 2))
+_above_0 = _number(0.0, "the name of a column, or what every positive is worth: a number above 0", inside=True)
+_share_kept = _number(0.0, "the fraction of negatives kept, in (0, 1]", 1.0, inside=True)
+_move = _number(0.0, "a share, 0 or more: 0.2 allows 20 %")
+_loss = _number(0.0, "a log-loss, 0 or more")
+_chance = _number(0.0, "a probability, such as 0.01", 1.0, inside=True)
+_days = _number(0.0, "a number of days above 0", inside=True)
 
 
 def _setting(check: Check, metavar: str, text: str, usual: Any = None, *, instead: str | None = None) -> Any:
-    """Return a setting.
-
-    Parameters
-    ----------
-    check : returns the value as it is kept.
-    metavar, text : how the command line names and explains it; without a metavar it is not on the command line.
-    usual : what counts where nobody gives one.
-    instead : the setting whose place it takes.
-    """
+    """Return a setting: what it may be, how the command line names and explains it, and whose place it takes."""
     about = {"check": check, "metavar": metavar, "text": text, "usual": usual, "instead": instead}
     return field(default=None, metadata=about)
 
@@ -138,17 +125,12 @@ class HeadSettings:
 
     score: str | None = _setting(_column, "COLUMN", "The column of scores.")
     label: str | None = _setting(_column, "COLUMN", "The column of labels: 0/1, or fractions with a weight.")
-    field: str | Sequence[str] = _setting(
-        _columns, "COLUMN", "A field, such as country; may be repeated.", (), instead="fields"
-    )
+    field: str | Sequence[str] = _setting(_columns, "COLUMN", "A field, as country; repeatable.", (), instead="fields")
     fields: Literal["auto"] | None = _setting(
-        _one_of("auto"),
-        "auto",
-        "auto instead of --field: the columns that mcnet fields finds.",
-        instead="field",
+        _auto, "auto", "auto instead of --field: the columns that mcnet fields finds.", instead="field"
     )
     exclude: str | Sequence[str] = _setting(
-        _columns, "COLUMN", "With --fields auto: a column that is not known at serving, or an id; may be repeated.", ()
+        _columns, "COLUMN", "With --fields auto: a column that is not known at serving, or an id; repeatable.", ()
     )
     weight: str | None = _setting(_column, "COLUMN", "The column of weights.")
     value: str | float | None = _setting(
@@ -163,42 +145,18 @@ class HeadSettings:
     time: str | None = _setting(_column, "COLUMN", "The column of timestamps.")
     every: str | None = _setting(_period, "PERIOD", "The length of a period: 15m, 1h, 1d, 1w.")
     score_type: Literal["probability", "logit"] = _setting(
-        _one_of("probability", "logit"), "", "The type of the scores; by default probabilities.", "probability"
+        _score_type, "", "The type of the scores; by default probabilities.", "probability"
     )
-    negatives_kept: float = _setting(
-        _number(0.0, "the fraction of negatives kept, in (0, 1]", 1.0, inside=True),
-        "SHARE",
-        "The share of negatives that survived down-sampling.",
-        1.0,
-    )
-    resolution: int | Literal["exact"] = _setting(_resolution, "", "", 512)
+    negatives_kept: float = _setting(_share_kept, "SHARE", "The share of negatives that down-sampling has kept.", 1.0)
+    resolution: int | Literal["exact"] = _setting(_cells, "", "", 512)
     delay: int | str = _setting(_delay, "TIME", "How late labels are known: 2h, or a number of periods.", 0)
-    method: str = _setting(_text, "NAME", "The method; mcnet methods lists them.", "mcnet-bayes")
-    look: bool = _setting(
-        _one_of(True, False), "", "Keep a suspect period and do not learn it, or learn whatever comes.", True
-    )
-    max_shift: float = _setting(
-        _number(0.0, "a share, 0 or more: 0.2 allows 20 %"),
-        "SHARE",
-        "How far a mean probability may move at once.",
-        0.5,
-    )
-    tolerance: float = _setting(
-        _number(0.0, "a log-loss, 0 or more"), "LOSS", "How much worse the log-loss per row may be.", 0.0
-    )
-    min_periods: int = _setting(_at_least_two, "N", "Publish nothing before this many periods were judged.", 3)
-    alpha: float = _setting(
-        _number(0.0, "a probability, such as 0.01", 1.0, inside=True),
-        "SHARE",
-        "The monitor's chance of ever raising a false alarm.",
-        0.01,
-    )
-    key_days: float = _setting(
-        _number(0.0, "a number of days above 0", inside=True),
-        "DAYS",
-        "For how long the keys of feedback are kept.",
-        30.0,
-    )
+    method: str = _setting(_name, "NAME", "The method; mcnet methods lists them.", "mcnet-bayes")
+    look: bool = _setting(_flag, "", "Keep a suspect period and do not learn it, or learn whatever comes.", True)
+    max_shift: float = _setting(_move, "SHARE", "How far a mean probability may move at once.", 0.5)
+    tolerance: float = _setting(_loss, "LOSS", "How much worse the log-loss per row may be.", 0.0)
+    min_periods: int = _setting(_several, "N", "Publish nothing before this many periods were judged.", 3)
+    alpha: float = _setting(_chance, "SHARE", "The monitor's chance of ever raising a false alarm.", 0.01)
+    key_days: float = _setting(_days, "DAYS", "For how long the keys of feedback are kept.", 30.0)
 
     def __post_init__(self) -> None:
         """Check what is given, and let the usual values be the others."""
