@@ -74,12 +74,8 @@ class Part(NamedTuple):
 class SourceRows:
     """Rows of one source that are added as a whole or not at all.
 
-    Parameters
-    ----------
-    parts : gives the entries with their rows, one in memory at a time; called again if their shape turns out to be
-        another one.
-    every, allow, replace : as in `Journal.add`.
-    keep : keeps the bytes of a part until they are written, and returns what reads them.
+    `parts` gives the entries with their rows, one in memory at a time, again if the journal has another shape than was
+    known; `keep` keeps the bytes of each until they are written, and returns what reads them.
     """
 
     def __init__(

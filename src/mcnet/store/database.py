@@ -87,6 +87,13 @@ class Database:
             with self._begin(write=False) as connection:
                 yield connection
 
+    def rows(self, query: sa.Select[Any]) -> list[Any]:
+        """Return the rows of a query; none if there is no store."""
+        if not self.exists():
+            return []
+        with self.reading() as connection:
+            return list(connection.execute(query))
+
     @contextmanager
     def writing(self, what: str = "nothing was written", *, create: bool = True) -> Iterator[Connection]:
         """Give a connection whose changes happen together or not at all; a block inside another one joins it.

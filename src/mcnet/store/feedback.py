@@ -30,13 +30,6 @@ class FeedbackRows(SourceRows):
 
     A key that came before with the same rows, whatever their period, changes nothing. Rows of a period that is older
     than the keys that are kept are refused, since it cannot be told whether they came before.
-
-    Parameters
-    ----------
-    head, period, key : where the rows belong, and the name under which a request that is sent again is known.
-    sketch : the rows.
-    every : the length of a period.
-    age, largest_weight, allow : as in `Journal.add`.
     """
 
     def __init__(
@@ -100,14 +93,8 @@ def add_feedback(
 ) -> list[Added | McnetError]:
     """Commit many requests in one transaction, and return what each has changed, or why it was refused.
 
-    Parameters
-    ----------
-    store, requests : where to, and what.
-    executed : called after the last statement, before the rows are made durable.
-
-    Raises
-    ------
-    StoreUnavailableError, BusyError, OSError : nothing was added; all of them may be sent again.
+    `executed` is called after the last statement, before the rows are made durable. Where the database cannot be
+    reached or written, nothing was added, and all of them may be sent again.
     """
     outcomes: dict[FeedbackRows, Added | McnetError] = {}
     by_head: dict[str, list[FeedbackRows]] = defaultdict(list)
@@ -130,13 +117,9 @@ def add_feedback(
 
 
 class FeedbackWriter:
-    """Commits requests that arrive while an earlier group is being written as one group.
+    """Commits requests that arrive while an earlier group is being written as one group, of at most so many.
 
-    Parameters
-    ----------
-    store : where to.
-    most : how many requests a group has at most.
-    executed, committed : called after the statements of each group, and when it is durable.
+    `executed` and `committed` are called after the statements of each group, and when it is durable.
     """
 
     def __init__(

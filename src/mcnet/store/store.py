@@ -123,22 +123,7 @@ class Store:
         ----------
         name : of the head.
         """
-        if not self.database.exists():
-            return None
-        with self.database.reading() as connection:
-            return _head(connection, name)
-
-    def rows_of(self, head: str, query: sa.Select[Any]) -> list[Any]:
-        """Return the rows of a query of one table that belong to a head; none if the head is not there.
-
-        Parameters
-        ----------
-        head, query : the name of the head, and the query of all heads.
-        """
-        if not self.database.exists():
-            return []
-        with self.database.reading() as connection:
-            return list(connection.execute(of_head(query, head)))
+        return next(map(_head_of, self.database.rows(_named(name))), None)
 
     def require_head(self, name: str) -> Head:
         """Return a head; refuse one that is not there.
@@ -148,10 +133,10 @@ class Store:
         name : of the head.
         """
         with self.database.reading() as connection:  # refuses a store that is not there
-            found = _head(connection, name)
+            found = connection.execute(_named(name)).one_or_none()
         if found is None:
             raise InputError(f"{self.name} has no head {name!r}; it has {', '.join(self.heads) or 'none'}")
-        return found
+        return _head_of(found)
 
     def configure(self, head: str | None = None, settings: HeadSettings | None = None, **given: Any) -> HeadSettings:
         """Change settings of a head; the first one of a store is made by it.
@@ -187,7 +172,7 @@ class Store:
         tuple : the connection, and the head as it is now.
         """
         with self.database.writing("nothing was added", create=create) as connection:
-            found = _head(connection, name)
+            found = self.find_head(name)
             if found is None and create:
                 self.database.lock(connection, "schema")
                 self.refuse_unknown_head(name)
@@ -222,7 +207,7 @@ class Store:
         chosen = self.chosen_head(name)
         with self.database.writing() as connection:
             self.database.lock(connection, "schema")
-            if _head(connection, chosen) is None:  # else another process has just made it
+            if self.find_head(chosen) is None:  # else another process has just made it
                 connection.execute(heads.insert().values(name=chosen))
 
     # -- what a head has ------------------------------------------------------------------------------------------
@@ -324,11 +309,7 @@ class Store:
 
     def read_heads(self) -> list[Head]:
         """Return all heads as they are now, by name; none if there is no store yet."""
-        if not self.database.exists():
-            return []
-        with self.database.reading() as connection:
-            found = connection.execute(sa.select(heads).order_by(heads.c.name)).all()
-        return [_head_of(one) for one in found]
+        return [_head_of(one) for one in self.database.rows(sa.select(heads).order_by(heads.c.name))]
 
     def changes(self, poll_seconds: float = 0.5) -> Changes:
         """Return what waits for pointers that have moved.
@@ -364,7 +345,7 @@ class Store:
                 (told, told.c.event),
             ):
                 in_order = sa.select(text).order_by(*table.primary_key.columns)
-                for place, line in enumerate(self.rows_of(head, in_order), 1):
+                for place, line in enumerate(self.database.rows(of_head(in_order, head)), 1):
                     try:
                         json.loads(line[0])
                     except (ValueError, TypeError) as error:
@@ -407,7 +388,7 @@ class Store:
                 "versions": len(registry.numbers),
                 "current": registry.current_number,
                 "held": None if registry.held is None else str(registry.held),
-                "runs": self.rows_of(name, sa.select(sa.func.count(runs.c.id)))[0][0],
+                "runs": self.database.rows(of_head(sa.select(sa.func.count(runs.c.id)), name))[0][0],
             }
         return {"store": self.name, "schema": SCHEMA, "heads": described}
 
@@ -473,7 +454,7 @@ class OfHead:
 
     def _rows(self, query: sa.Select[Any]) -> list[Any]:
         """Return the rows of a query of one table that belong to the head; none if the head is not there."""
-        return self.store.rows_of(self.head, query)
+        return self.store.database.rows(of_head(query, self.head))
 
     def _lines(self, table: sa.Table, last: int | None) -> list[dict[str, Any]]:
         """Return the last lines of a table that belong to the head, all if None, oldest first."""
@@ -500,9 +481,8 @@ def of_head(query: sa.Select[Any], head: str) -> sa.Select[Any]:
     return query.where(table.c.head == sa.select(heads.c.id).where(heads.c.name == head).scalar_subquery())
 
 
-def _head(connection: Connection, name: str) -> Head | None:
-    found = connection.execute(sa.select(heads).where(heads.c.name == name)).one_or_none()
-    return None if found is None else _head_of(found)
+def _named(name: str) -> sa.Select[Any]:
+    return sa.select(heads).where(heads.c.name == name)
 
 
 def _head_of(found: Any) -> Head:
