@@ -18,6 +18,7 @@ from mcnet.errors import BusyError, InputError
 from mcnet.operations.learning import learn_journal
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.settings import HeadSettings
+from mcnet.store.state import Served
 from mcnet.store.store import Store
 
 # -- heads ---------------------------------------------------------------------------------------------------------
@@ -325,12 +326,21 @@ def test_older_states_of_the_tracker_are_kept_at_growing_distances(store):
     assert next(state.checkpoints())[0] == 20
 
 
-def test_suspect_periods_are_marked_one_by_one(store):
+def test_documents_of_one_kind_have_names_and_are_replaced_as_a_whole(store):
     state = store.state("ctr")
-    state.replace_all("suspect", {"2026-11-16T13:00": {"cause": "half"}, "2026-11-16T05:00": {"cause": "none"}})
-    assert sorted(state.all("suspect")) == ["2026-11-16T05:00", "2026-11-16T13:00"]
-    state.replace_all("suspect", {"2026-11-16T05:00": {"cause": "none"}})
-    assert state.all("suspect") == {"2026-11-16T05:00": {"cause": "none"}}
+    for name, document in (("2026-11-16T13:00", "a"), ("2026-11-16T05:00", "b"), ("2026-11-16T13:00", None)):
+        state.put("released", document, name)
+    assert state.all("released") == {"2026-11-16T05:00": "b"}
+    assert (state.get("released", "2026-11-16T05:00"), state.get("released")) == ("b", None)
+
+
+def test_a_period_that_is_served_again_is_told_by_the_latest(store):
+    state = store.state("ctr")
+    state.add_run({"outcome": "published"})
+    state.add_served([Served("1", 1, None, 1.0, 0.9, 1.1), Served("2", 1, 0.5, None, None, None)])
+    state.add_served([Served("1", 2, 0.25, 1.0, 0.9, 1.1)])
+    assert [(one.period, one.version) for one in state.served(9).values()] == [("2", 1), ("1", 2)]
+    assert list(state.served(1)) == ["1"]
 
 
 def test_a_tracker_goes_on_from_its_checkpoint_and_late_rows_cost_what_they_are_late(store):

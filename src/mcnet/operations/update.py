@@ -29,7 +29,7 @@ from mcnet.store.entries import Added, OtherRowsError
 from mcnet.store.files import Addition, NewFiles, change_of
 from mcnet.store.journal import Journal
 from mcnet.store.settings import OF_THE_LOOP, HeadSettings
-from mcnet.store.state import DECIDED, FILES, MONITOR, REFUSED, STATUS, SUSPECT, LoopState
+from mcnet.store.state import DECIDED, FILES, MONITOR, REFUSED, STATUS, LoopState
 from mcnet.store.store import Lease, Store
 from mcnet.store.versions import Registry, Version, now
 from mcnet.tracking.memories import check_method
@@ -139,23 +139,12 @@ class Update:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run as JSON-able values."""
-        return {
-            "outcome": self.outcome,
-            "reason": self.reason,
-            "version": self.version,
-            "replaced": self.replaced,
-            "forced": self.forced,
-            "added": asdict(self.added),
-            "learnt": list(self.learnt),
-            "until": self.until,
-            "gate": None if self.verdict is None else self.verdict.to_dict(),
-            "alarms": [{**asdict(alarm), "advice": self.advice(alarm)} for alarm in self.alarms],
-            "suspect": list(self.suspect),
-            "held": self.held,
-            "status": None if self.status is None else str(self.status),
-            "changed": list(self.changed),
-            **({} if self.fields is None else {"fields": list(self.fields)}),
-        }
+        shown = {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name != "verdict"}
+        shown |= {name: list(value) for name, value in shown.items() if isinstance(value, tuple)}
+        shown["added"], shown["status"] = asdict(self.added), None if self.status is None else str(self.status)
+        shown["gate"] = None if self.verdict is None else self.verdict.to_dict()
+        shown["alarms"] = [{**asdict(alarm), "advice": self.advice(alarm)} for alarm in self.alarms]
+        return shown
 
 
 # The history of runs: one line per run, including failed ones.
@@ -475,17 +464,13 @@ class _Run:
         return newest[0] if newest and newest[0].rows_digest == digest else None
 
     def _record(self, done: Update, learnt: Learnt | None, watched: Watched | None) -> Update:
-        """Keep the run, what was served, the monitor, the marks of suspect periods, and what the status shows."""
+        """Keep the run, what was served, the monitor, and what the status shows."""
         held = self.registry.held
         done = dataclasses.replace(done, held=None if held is None else str(held), changed=self._remember(done))
         _add_run(self.state, done, self.started, self.note)
         if watched is not None:
             self.state.put(MONITOR, watched.monitor.document())
             self.state.add_served(watched.served)
-        if learnt is not None:
-            suspects = learnt.learner.look.suspects
-            marks = {str(one.period): {"cause": one.cause, "state": one.state} for one in suspects}
-            self.state.replace_all(SUSPECT, marks)
         self.state.put(STATUS, run_document(self.journal, learnt, watched))
         return done
 

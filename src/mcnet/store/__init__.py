@@ -5,5 +5,5 @@
   `additions`: which rows are new. `feedback`, `files`: what adds. `compaction`: fewer sketches.
   `arrival`: positives that arrive late.
 - `versions`: `Registry`, the versions of a model, the pointer to the one that is served, and holds.
-- `state`: runs, checkpoints, monitor, suspect marks.
+- `state`: runs, what was served and told, checkpoints, monitor, status.
 """

@@ -185,7 +185,7 @@ told = Table(  # what people are told: alarms, refusals and suspect periods; `se
     Index("told_head", "head", "id"),
 )
 
-documents = Table(  # whatever has a name and is replaced as a whole: the monitor, suspect marks, the status
+documents = Table(  # whatever has a name and is replaced as a whole: the monitor, the last decision, the status
     "documents",
     METADATA,
     _head(primary_key=True),

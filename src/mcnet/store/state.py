@@ -16,10 +16,6 @@ from mcnet.store.versions import now
 MONITOR, FILES, REFUSED, DECIDED, STATUS = "monitor", "files", "refused", "decided", "status"
 """The kinds of documents: the monitor's evidence, the log files that were read, the last model that was refused, about
 which rows the gate has decided last, and what the status shows of the last run."""
-SUSPECT = "suspect"
-"""The kind of the documents that mark periods which are suspect; the period is the name."""
-
-
 MOST_TOLD = 200
 """So many events of a head are kept, and those that stand."""
 
@@ -161,13 +157,6 @@ class LoopState(OfHead):
         """Return every document of a kind by its name."""
         query = sa.select(documents.c.name, documents.c.document).where(documents.c.kind == kind)
         return {name: json.loads(document) for name, document in self._rows(query)}
-
-    def replace_all(self, kind: str, wanted: Mapping[str, Any]) -> None:
-        """Let these documents be all of a kind; those that are so already stay as they are."""
-        there = self.all(kind)
-        for name in there.keys() | wanted.keys():
-            if there.get(name) != wanted.get(name):
-                self.put(kind, wanted.get(name), name)
 
 
 def _text(document: Any) -> str:
