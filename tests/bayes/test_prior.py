@@ -18,7 +18,7 @@ from mcnet.bayes.prior import default_strengths
 class Rigid:
     def first(self, fields, combinations):
         start = default_strengths(fields, combinations)
-        return replace(start, values=tuple(np.full(3, 1e-8) for _ in start.values))
+        return replace(start, values=np.full_like(start.values, 1e-8))
 
     def learn(self, strengths, shapes, state, variances, shared_covariance):
         return strengths

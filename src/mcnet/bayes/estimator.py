@@ -28,7 +28,7 @@ from mcnet.calibrators.period_effects import PeriodBlocks
 from mcnet.calibrators.training_state import EarlierFit, TrainedCalibrator, TrainingState
 from mcnet.curves.compile import MOST_CURVES_WITH_OWN_KNOTS, family_curves
 from mcnet.curves.curves import Curves
-from mcnet.curves.family import believable
+from mcnet.curves.family import CurveFamily, believable
 from mcnet.errors import InputError
 from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
@@ -175,38 +175,14 @@ class BayesMCNet(TrainedCalibrator):
         warn_of_gaps(self.method, sketch)
         sketch, pairs, rows = self._with_telling_fields(sketch, rows, earlier)
         served = sketch if self.field_aware else sketch.pooled()  # as its rows are served
-        sketch = sketch.unfolded()
-        kept: tuple[int, ...] = ()
-        if self.field_aware:
-            sketch, kept = self._with_common_first(sketch, earlier)
-        given: dict[str, Any] = {
-            "panels": self._panels,
-            "alpha_balance": self.alpha_balance,
-            "balance": self.balance,
-            "start": None if earlier is None else earlier.fit,
-        }
+        sketch, kept = self._with_common_first(sketch.unfolded(), earlier)
         evidence = None if rows is None else self._evidence(rows, sketch, pairs)
         tempered = sketch if evidence is None else (1.0 / evidence.tempering) * sketch
         # Weights that were divided say how much rows of a period are worth, and not how well the scores are known.
-        given["believed"] = evidence is None or evidence.tempering == 1.0
-        if self.field_aware:
-            self.posterior_ = fit_bayes_sketch(tempered, pairs=pairs, kept=kept, prior=self.prior, **given)
-            if self.left_out_fields_:
-                useless = [sketch.contexts.names.index(name) for name in self.left_out_fields_]
-                self.posterior_ = self.posterior_.without_spread(useless)
-        else:
-            self.posterior_ = fit_one_curve(tempered, **given)
+        believed = evidence is None or evidence.tempering == 1.0
+        self.posterior_ = self._maximum(tempered, pairs, kept, earlier, believed)
         _warn_if_unfinished(self.posterior_, sketch)
-        coming = 0.0
-        if evidence is not None:
-            variance = evidence.level_variance(self.posterior_)
-            shift = evidence.level_shift(self.posterior_, variance.lasting)
-            coming = variance.coming
-            self.posterior_ = self.posterior_.shifted(shift)
-            level_error = float(np.sqrt(variance.total))
-            self._learnt = {"tempering": evidence.tempering, "level_error": level_error, "level_shift": shift}
-        seen = tempered if self.field_aware else tempered.pooled()
-        misfit = Misfit.of(self.posterior_, seen)
+        coming = 0.0 if evidence is None else self._level_of_periods(evidence)
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
         contexts, summed = Contexts.none(), False
         if self.field_aware:
@@ -214,24 +190,9 @@ class BayesMCNet(TrainedCalibrator):
             # Of very many contexts none is listed: the sum over a row's values serves it.
             summed = len(kept) - len(self.left_out_fields_) > 1 or len(contexts) > MOST_CURVES_WITH_OWN_KNOTS
         # Rows held back at random prove nothing where the rows of a period go together.
-        auto = self.isotonic_share == "auto"
-        may_mix = rows is None and may_earn(served) if auto else self.isotonic_share != 0.0
-        if summed and not may_mix:
-            contexts = contexts.subset(np.arange(0, dtype=np.int32))
-        curves, self.compiled_error_ = family_curves(family, contexts.table)
-        self.isotonic_share_ = 0.0 if auto else float(self.isotonic_share)
-        if auto and may_mix:
-            self.isotonic_share_ = earned_share(served, curves, contexts)
-        if self.isotonic_share_ > 0.0:
-            curves = mixed_with_isotonic(served, curves, contexts, self.isotonic_share_)
-        elif summed and len(contexts):
-            contexts = contexts.subset(np.arange(0, dtype=np.int32))
-            curves = Curves.of(curves.pairs()[:1])
-        history: dict[str, Any] = {}
-        if self.field_aware and sketch.contexts.names:
-            history = {"contributions": field_contributions(self.posterior_, tempered, kept)}
-            left_out = {"pooled_values": self.pooled_values_, "left_out_fields": list(self.left_out_fields_)}
-            history |= {name: what for name, what in left_out.items() if what}
+        mixes = rows is None and may_earn(served) if self.isotonic_share == "auto" else self.isotonic_share != 0.0
+        curves, contexts = self._compiled(served, family, contexts, summed=summed, mixes=mixes)
+        misfit = Misfit.of(self.posterior_, tempered if self.field_aware else tempered.pooled())
         return Fitted(
             curves,
             contexts,
@@ -240,9 +201,64 @@ class BayesMCNet(TrainedCalibrator):
             balanced_by=self._balanced_by(sketch),
             # The level of the time to come differs from the fitted one by the same variance again.
             uncertainty=FitUncertainty(self.posterior_, family, coming, misfit.variance),
-            history=history,
+            history=self._history(tempered, kept),
             evaluation="sum" if summed else "curves",
         )
+
+    def _maximum(
+        self,
+        sketch: Sketch,
+        pairs: list[tuple[int, int]],
+        kept: tuple[int, ...],
+        earlier: EarlierFit | None,
+        believed: bool,
+    ) -> BayesFit:
+        """Return the fit, whose left-out fields have values that do not differ."""
+        given: dict[str, Any] = {
+            "panels": self._panels,
+            "alpha_balance": self.alpha_balance,
+            "balance": self.balance,
+            "start": None if earlier is None else earlier.fit,
+            "believed": believed,
+        }
+        if not self.field_aware:
+            return fit_one_curve(sketch, **given)
+        fit = fit_bayes_sketch(sketch, pairs=pairs, kept=kept, prior=self.prior, **given)
+        return fit.without_spread([sketch.contexts.names.index(name) for name in self.left_out_fields_])
+
+    def _level_of_periods(self, evidence: PeriodEvidence) -> float:
+        """Move the level to what the periods say; return the variance of that of the time to come."""
+        variance = evidence.level_variance(self.posterior_)
+        shift = evidence.level_shift(self.posterior_, variance.lasting)
+        self.posterior_ = self.posterior_.shifted(shift)
+        level_error = float(np.sqrt(variance.total))
+        self._learnt = {"tempering": evidence.tempering, "level_error": level_error, "level_shift": shift}
+        return variance.coming
+
+    def _compiled(
+        self, served: Sketch, family: CurveFamily, contexts: Contexts, *, summed: bool, mixes: bool
+    ) -> tuple[Curves, Contexts]:
+        """Return the curves of the contexts that are listed, with isotonic steps mixed in, and these contexts.
+
+        Where sums over a row's values are served, contexts are listed for isotonic steps alone.
+        """
+        none = contexts.subset(np.arange(0, dtype=np.int32))
+        listed = none if summed and not mixes else contexts
+        curves, self.compiled_error_ = family_curves(family, listed.table)
+        self.isotonic_share_ = 0.0 if self.isotonic_share == "auto" else float(self.isotonic_share)
+        if mixes and self.isotonic_share == "auto":
+            self.isotonic_share_ = earned_share(served, curves, listed)
+        if self.isotonic_share_ > 0.0:
+            return mixed_with_isotonic(served, curves, listed, self.isotonic_share_), listed
+        return (Curves.of(curves.pairs()[:1]), none) if summed else (curves, listed)
+
+    def _history(self, sketch: Sketch, kept: tuple[int, ...]) -> dict[str, Any]:
+        """Return what the fields contribute, and which of them or of their values have no curves of their own."""
+        if not self.field_aware or not sketch.contexts.names:
+            return {}
+        left_out = {"pooled_values": self.pooled_values_, "left_out_fields": list(self.left_out_fields_)}
+        contributions = field_contributions(self.posterior_, sketch, kept)
+        return {"contributions": contributions} | {name: what for name, what in left_out.items() if what}
 
     @property
     def _panels(self) -> int | None:
@@ -283,6 +299,8 @@ class BayesMCNet(TrainedCalibrator):
 
     def _with_common_first(self, sketch: Sketch, earlier: EarlierFit | None) -> tuple[Sketch, tuple[int, ...]]:
         """Return the sketch with rare values last, and how many values of each field have their own curves."""
+        if not self.field_aware:
+            return sketch, ()
         fitted: tuple[int, ...] = ()
         if earlier is not None:
             sketch = earlier.aligned(sketch)

@@ -18,7 +18,7 @@ from mcnet.bayes.likelihood import make_cells
 from mcnet.bayes.model import Incidence, Panels, State, make_panels, make_shapes, step_basis
 from mcnet.bayes.newton import Balance, Posterior, maximise, refine_balance
 from mcnet.bayes.posterior import BayesFit, Covariance
-from mcnet.bayes.prior import WIDE_LEVEL, EmpiricalBayes, Prior, Strengths, default_strengths
+from mcnet.bayes.prior import WIDE_COMMON, EmpiricalBayes, Prior, Strengths, default_strengths
 from mcnet.bayes.tempering import CellColumns
 from mcnet.curves.family import Combination, CurveFamily
 from mcnet.errors import InputError
@@ -87,7 +87,7 @@ def fit_bayes(
     prior = prior or EmpiricalBayes()
     expected = strengths or (start.strengths if start else prior.first(len(counts), len(combinations)))
     if not (strengths or start) and (not believed or grid.count <= 3):
-        expected = replace(expected, level=WIDE_LEVEL, expected_level=WIDE_LEVEL)
+        expected = replace(expected, common=WIDE_COMMON, expected_common=WIDE_COMMON)
     incidence, rows = Incidence(expanded, counts), make_cells(grid, x, where, w, y, len(given))
     posterior = Posterior(rows, shapes, incidence, expected)
     # Thousands of small products: on a busy machine threads would wait for each other at every one.
@@ -253,7 +253,7 @@ def fit_one_curve(
     if not balanced:
         return alone
     fields = len(contexts.names)
-    held = replace(default_strengths(fields, 0), values=(np.full(3, _HELD),) * fields, shared=alone.strengths.shared)
+    held = replace(default_strengths(fields, 0), values=np.full((fields, 3), _HELD), common=alone.strengths.common)
     return fit_bayes(
         sketch.logit,
         sketch.context,

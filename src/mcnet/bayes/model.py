@@ -239,10 +239,6 @@ class Incidence:
         self._member = scipy.sparse.csr_array(entries, shape=(len(codes), sum(sizes)))
         """1 where a context has a value: `[contexts, values of all fields]`."""
 
-    def total(self, field: int, numbers: FloatArray) -> FloatArray:
-        """Sum `numbers[context, ...]` over the contexts of every value of a field."""
-        return self.totals(numbers)[field]
-
     def totals(self, numbers: FloatArray) -> list[FloatArray]:
         """Sum `numbers[context, ...]` over the contexts of every value of every field."""
         summed = np.asarray(self._member.T @ numbers.reshape(len(numbers), -1))

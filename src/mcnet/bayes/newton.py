@@ -160,8 +160,7 @@ class _Learning:
         self._change = change
         self._steps += 1
         self.settled = float(np.max(np.abs(change))) < SETTLED or self._steps == MOST_LEARNT
-        bolder = before.scaled(np.exp(np.clip(self._boldness * change, -2.0, 2.0))).bounded()
-        return replace(posterior, strengths=bolder)
+        return replace(posterior, strengths=before.moved(np.clip(self._boldness * change, -2.0, 2.0)))
 
 
 def _search(
@@ -222,13 +221,13 @@ class Balance:
         rounding = (1e-3 * max(clicks, 1.0) / total) ** 2
         pull = np.zeros(len(bias))
         value = cells.loss(at) + posterior.penalty(state)
-        for field in range(self.fields):
-            counts = incidence.total(field, cells.rows[:, None])[:, 0]
+        rows_of_values, biases = incidence.totals(cells.rows), incidence.totals(bias)
+        for field, counts in enumerate(rows_of_values[: self.fields]):
             seen = counts > 0
             if seen.sum() < 2:
                 continue
             unit = np.where(seen, total if self.normalize == "global" else np.maximum(counts, 1e-300), 1.0)
-            difference = np.where(seen, incidence.total(field, bias[:, None])[:, 0] / unit, 0.0)
+            difference = np.where(seen, biases[field] / unit, 0.0)
             away = np.where(seen, difference - difference[seen].mean(), 0.0)
             spread = float(np.sqrt(np.mean(away[seen] ** 2) + rounding))
             factor = total * self.alpha / self.fields

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IndexArray, IntArray
 from mcnet.bayes.model import Panels, Shapes, State
-from mcnet.bayes.prior import PSEUDO_COUNT_SHARED, PSEUDO_COUNTS, SMALLEST, Strengths
+from mcnet.bayes.prior import PSEUDO_COUNTS, PSEUDO_COUNTS_COMMON, SMALLEST, Strengths
 from mcnet.bayes.solver import own_variances
 from mcnet.curves.curves import CurveUncertainty, kept_places
 from mcnet.curves.family import Combination, CurveFamily
@@ -81,9 +81,8 @@ class BayesFit:
 
     def without_spread(self, fields: Sequence[int]) -> BayesFit:
         """Return the same curves, with fields whose values, seen or not, do not differ."""
-        values = tuple(
-            np.full(3, SMALLEST) if field in fields else three for field, three in enumerate(self.strengths.values)
-        )
+        values = self.strengths.values.copy()
+        values[list(fields)] = SMALLEST
         return replace(self, strengths=replace(self.strengths, values=values))
 
     def shifted(self, offset: float) -> BayesFit:
@@ -97,7 +96,7 @@ class BayesFit:
         return replace(
             self,
             state=State(self.state.shared, []),
-            strengths=replace(self.strengths, values=(), expected=()),
+            strengths=replace(self.strengths, values=np.zeros((0, 3)), expected=np.zeros((0, 3))),
             combinations=(),
             rows_of_values=(),
             covariance=self.covariance and Covariance(self.covariance.shared, (), ()),
@@ -184,12 +183,11 @@ class BayesFit:
             "level": shapes.level,
             "roughness": shapes.roughness,
             "shared": self.state.shared,
-            "shared_strength": np.array([self.strengths.shared, *self.strengths.level, *self.strengths.expected_level]),
+            "strengths": np.vstack([self.strengths.values, self.strengths.common]),
+            "expected": np.vstack([self.strengths.expected, self.strengths.expected_common]),
         }
         for field, numbers in enumerate(self.state.values):
             arrays[f"values_{field}"] = numbers
-            arrays[f"strength_{field}"] = self.strengths.values[field]
-            arrays[f"expected_{field}"] = self.strengths.expected[field]
         for index, pair in enumerate(self.combinations):
             arrays[f"combination_{index}"] = np.array([pair.first, pair.second, pair.size], dtype=np.int64)
             arrays[f"combination_keys_{index}"] = pair.keys
@@ -203,17 +201,12 @@ class BayesFit:
         number = sum(name.startswith("combination_keys_") for name in get)
         pairs = [get[f"combination_{index}"].tolist() for index in range(number)]
         centre, scale, origin = get["panels"].tolist()
+        strengths, expected = get["strengths"], get["expected"]
         return cls(
             panels=Panels(centre, scale, get["edges"], int(origin), get["mass"]),
             shapes=Shapes(*(get[name] for name in ("basis", "deviation", "penalty", "level", "roughness"))),
             state=State(get["shared"], [get[f"values_{field}"] for field in range(fields)]),
-            strengths=Strengths(
-                values=tuple(get[f"strength_{field}"] for field in range(fields)),
-                shared=float(get["shared_strength"][0]),
-                level=get["shared_strength"][1:3],
-                expected_level=get["shared_strength"][3:],
-                expected=tuple(get[f"expected_{field}"] for field in range(fields)),
-            ),
+            strengths=Strengths(strengths[:-1], expected[:-1], strengths[-1], expected[-1]),
             combinations=tuple(
                 Combination(first, second, size, get[f"combination_keys_{index}"])
                 for index, (first, second, size) in enumerate(pairs)
@@ -299,9 +292,9 @@ class _Variances:
         self.mean = [self.shares[f] @ fit.state.values[f] for f in fields]
         self.precision = [fit.strengths.value_precision(f, fit.shapes) for f in fields]
         self.of_strengths = [self._variance_of_strengths(f) for f in fields]
-        held = float(np.sum(self.shared[1:, 1:] * fit.shapes.penalty)) / fit.strengths.shared
+        held = float(np.sum(self.shared[1:, 1:] * fit.shapes.penalty)) / fit.strengths.common[0]
         determined = max(len(self.shared) - 2 - held, 0.0)
-        self.of_shared_strength = 2.0 / (determined + PSEUDO_COUNT_SHARED)
+        self.of_shared_strength = 2.0 / (determined + PSEUDO_COUNTS_COMMON[0])
 
     def compute(self, family: CurveFamily) -> CurveUncertainty:
         fields = range(len(self.fit.state.values))
@@ -335,48 +328,38 @@ class _Variances:
         deviation = shapes.deviation
         others = [f for f in range(fit.fields) if f != field]
         moved = sum((self.mean[f] for f in others), np.zeros(deviation.shape[1]))
-        numbers = (
-            np.zeros((1, deviation.shape[1])) if field is None or values is None else fit.state.values[field][values]
-        )
+        numbers, own, coupling = self._of_field(field, values)
         coefficients = fit.state.shared + (numbers + moved) @ deviation.T
         slopes = np.exp(np.log(fit.panels.scale) + coefficients[:, 1:] @ shapes.basis.T)
         by_coefficient = np.empty((len(numbers), len(at), len(self.shared)))
         by_coefficient[:, :, 0] = 1.0
         by_coefficient[:, :, 1:] = (self.by_slope[at] * slopes[:, None, :]) @ shapes.basis
         by_number = by_coefficient @ deviation
-        if field is not None and field >= fit.fields:
-            return self._of_combination(field, values, by_number)
-        own, coupling = self._of_field(field, values)
-        mean = sum((np.tensordot(self.shares[f] ** 2, self.blocks[f], 1) for f in others), np.zeros(own.shape[1:]))
-        pulled = coupling + sum(np.tensordot(self.shares[f], self.coupling[f], 1) for f in others)
-        # What a value has given the shared vector moves against it: only the rest of the latter's error is left.
-        left = by_coefficient - by_number @ pulled
+        if field is not None and field >= fit.fields:  # a pair adds the error of its own deviations
+            left, mean = np.zeros_like(by_coefficient), np.zeros(own.shape[1:])
+        else:
+            # What a value has given the shared vector moves against it: only the rest of the latter's error is left.
+            pulled = coupling + sum(np.tensordot(self.shares[f], self.coupling[f], 1) for f in others)
+            left = by_coefficient - by_number @ pulled
+            mean = sum((np.tensordot(self.shares[f] ** 2, self.blocks[f], 1) for f in others), np.zeros(own.shape[1:]))
         spread = left @ self.shared
         with_own = by_number @ own - spread @ np.swapaxes(coupling, 1, 2)
         variance = np.einsum("vxs,vxs->vx", spread, left)
         variance += np.einsum("vxp,vxp->vx", by_number @ (own + mean), by_number)
         bends = spread[:, :, 1:]
-        held = np.einsum("vxs,vxs->vx", bends @ shapes.penalty, bends) / fit.strengths.shared
+        held = np.einsum("vxs,vxs->vx", bends @ shapes.penalty, bends) / fit.strengths.common[0]
         variance += 0.5 * self.of_shared_strength * held
         if field is not None:
             variance += 0.5 * (with_own**2 @ (self.precision[field] * self.of_strengths[field]))
         return np.asarray(np.maximum(variance, 0.0))
 
-    def _of_field(self, field: int | None, values: slice | None) -> tuple[FloatArray, FloatArray]:
-        """Return the covariance of values' own numbers given the shared vector, and what couples them with it."""
+    def _of_field(self, field: int | None, values: slice | None) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return values' numbers, their covariance given the shared vector, and what couples them with it."""
         width, size = self.fit.shapes.deviation.shape[1], len(self.shared)
         if field is not None and values is not None:
-            return self.blocks[field][values], self.coupling[field][values]
+            return self.fit.state.values[field][values], self.blocks[field][values], self.coupling[field][values]
         own = np.zeros((width, width)) if field is None else np.diag(1.0 / self.precision[field])
-        return own[None], np.zeros((1, width, size))
-
-    def _of_combination(self, field: int, values: slice | None, by_number: FloatArray) -> FloatArray:
-        """Return what a combination of two fields adds: the variance of its own deviations."""
-        own = np.diag(1.0 / self.precision[field]) if values is None else self.blocks[field][values]
-        with_own = by_number @ own
-        variance = np.einsum("vxp,vxp->vx", with_own, by_number)
-        variance += 0.5 * (with_own**2 @ (self.precision[field] * self.of_strengths[field]))
-        return np.asarray(variance)
+        return np.zeros((1, width)), own[None], np.zeros((1, width, size))
 
     def _variance_of_strengths(self, field: int) -> FloatArray:
         """Return the variance of the logarithm of the strength behind each number of a field's values."""

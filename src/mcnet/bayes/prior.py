@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -12,76 +11,66 @@ from mcnet._shared.arrays import FloatArray
 from mcnet.bayes.model import Shapes, State
 
 # Expectations before any data, as variances: how much values of a field differ in offset (0.2 logits), in log-slope
-# (0.12), and how far their log-slopes, and the shared one, wander from one standard deviation of the scores to the
-# next (0.25).
+# (0.12), and how far their log-slopes wander from one standard deviation of the scores to the next (0.25).
 EXPECTED = np.array([0.2**2, 0.12**2, 0.25**2])
-EXPECTED_SHARED = 0.25**2
 # How many well-measured coefficients each expectation counts for. Sparse data misjudge how much offsets and slopes of
 # values differ, hence two; bends are so rarely measured that more than one would keep data from ever overruling it.
 PSEUDO_COUNTS = np.array([2.0, 2.0, 1.0])
-PSEUDO_COUNT_SHARED = 3.0
 # A combination of fields is expected to add half as much (in standard deviations) as a field does.
 COMBINATION_SHARE = 0.25
-# The common curve leaves the scores as they are, up to a level (0.17 logits) and a log-slope (0.12) that count for two
-# coefficients each: few positives do no harm to scores that are right, and many overrule it.
-EXPECTED_LEVEL = np.array([0.03, 0.015])
-PSEUDO_COUNT_LEVEL = 2.0
-# The same where the scores are not to be believed: one score for all rows, or rows that count for less than one.
-WIDE_LEVEL = np.array([9.0, 0.5**2])
+# The same of the common curve: how far its log-slopes wander, and how far it is off in level (0.17 logits) and in
+# log-slope (0.12): few positives do no harm to scores that are right, and many overrule it.
+EXPECTED_COMMON = np.array([0.25**2, 0.03, 0.015])
+PSEUDO_COUNTS_COMMON = np.array([3.0, 2.0, 2.0])
+# And where the scores are not to be believed: one score for all rows, or rows that count for less than one.
+WIDE_COMMON = np.array([0.25**2, 9.0, 0.5**2])
 SMALLEST = 1e-6
 # A slope that wants to be 0 has a log-slope of minus infinity: what is learnt from it must stop somewhere.
 LARGEST = np.array([25.0, 4.0, 4.0])
-LARGEST_SHARED = 4.0
+LARGEST_COMMON = np.array([4.0, 25.0, 25.0])
 
 
 @dataclass(frozen=True)
 class Strengths:
-    """Prior variances: `values[field] = (a, b, u)` of the deviations, `shared` of φ₀ for one unit of t."""
+    """Prior variances, and what they were expected to be.
 
-    values: tuple[FloatArray, ...]
-    shared: float
-    expected: tuple[FloatArray, ...]
-    level: FloatArray = dataclasses.field(default_factory=EXPECTED_LEVEL.copy)
-    """Of the level and the log-slope of the common curve."""
-    expected_level: FloatArray = dataclasses.field(default_factory=EXPECTED_LEVEL.copy)
+    `values` `[fields, 3]` are those of the deviations (a, b, u) of each field's values, `common` those of φ₀ for one
+    unit of t, of the common level, and of the common log-slope.
+    """
 
-    def value_precision(self, field: int, shapes: Shapes) -> FloatArray:
+    values: FloatArray
+    expected: FloatArray
+    common: FloatArray = field(default_factory=EXPECTED_COMMON.copy)
+    expected_common: FloatArray = field(default_factory=EXPECTED_COMMON.copy)
+
+    def value_precision(self, of_field: int, shapes: Shapes) -> FloatArray:
         """Return the prior precision of (a, b, u₁…u_J) of one field's values."""
-        a, b, u = self.values[field]
-        precision: FloatArray = np.concatenate([np.array([1.0 / a, 1.0 / b]), shapes.roughness / u])
-        return precision
+        a, b, u = self.values[of_field]
+        return np.concatenate([[1.0 / a, 1.0 / b], shapes.roughness / u])
 
     def shared_precision(self, shapes: Shapes) -> FloatArray:
         """Return the prior precision matrix of the shared vector."""
-        size = 1 + len(shapes.level)
-        precision: FloatArray = np.zeros((size, size))
-        precision[0, 0] = 1.0 / self.level[0]
-        precision[1:, 1:] = shapes.penalty / self.shared + np.outer(shapes.level, shapes.level) / self.level[1]
+        bends, level, slope = self.common
+        precision = np.zeros((1 + len(shapes.level),) * 2)
+        precision[0, 0] = 1.0 / level
+        precision[1:, 1:] = shapes.penalty / bends + np.outer(shapes.level, shapes.level) / slope
         return precision
 
     def logarithms(self) -> FloatArray:
-        """Return all variances as one vector of logarithms."""
-        variances: FloatArray = np.concatenate([*self.values, np.array([self.shared]), self.level])
-        return np.log(variances)
+        """Return the logarithms of all variances, those of the common curve last: `[fields + 1, 3]`."""
+        return np.log(np.vstack([self.values, self.common]))
 
-    def scaled(self, factors: FloatArray) -> Strengths:
-        """Return every variance times its factor, in the order of `logarithms`."""
-        values = tuple(three * factors[3 * field : 3 * field + 3] for field, three in enumerate(self.values))
-        return replace(self, values=values, shared=self.shared * float(factors[-3]), level=self.level * factors[-2:])
-
-    def bounded(self) -> Strengths:
-        """Every variance within what may be learnt."""
-        values = tuple(np.clip(three, SMALLEST, LARGEST) for three in self.values)
-        shared, level = np.clip(self.shared, SMALLEST, LARGEST_SHARED), np.clip(self.level, SMALLEST, LARGEST[0])
-        return replace(self, values=values, shared=float(shared), level=level)
+    def moved(self, logarithms: FloatArray) -> Strengths:
+        """Return all variances with their logarithms moved, within what may be learnt."""
+        largest = np.vstack([np.tile(LARGEST, (len(self.values), 1)), LARGEST_COMMON])
+        moved = np.clip(np.exp(self.logarithms() + logarithms), SMALLEST, largest)
+        return replace(self, values=moved[:-1], common=moved[-1])
 
 
 def default_strengths(fields: int, combinations: int) -> Strengths:
     """Return what is expected before any data; the last `combinations` fields are combinations of others."""
-    expected = tuple(
-        EXPECTED * (COMBINATION_SHARE if field >= fields - combinations else 1.0) for field in range(fields)
-    )
-    return Strengths(values=expected, shared=EXPECTED_SHARED, expected=expected)
+    share = np.where(np.arange(fields) < fields - combinations, 1.0, COMBINATION_SHARE)
+    return Strengths(share[:, None] * EXPECTED, share[:, None] * EXPECTED)
 
 
 @runtime_checkable
@@ -129,24 +118,23 @@ class EmpiricalBayes:
 
         with ν pseudo-coefficients of the expected size λ₀.
         """
-        learnt = []
-        for field, numbers in enumerate(state.values):
-            precision = strengths.value_precision(field, shapes)
-            free = np.clip(1.0 - variances[field] * precision, 0.0, 1.0)
-            squares = numbers**2 * precision
-            updated = np.empty(3)
-            for group, members in enumerate((slice(0, 1), slice(1, 2), slice(2, None))):
-                before = strengths.values[field][group]
-                believed = PSEUDO_COUNTS[group]
-                size = before * squares[:, members].sum() + believed * strengths.expected[field][group]
-                updated[group] = np.clip(size / (free[:, members].sum() + believed), SMALLEST, LARGEST[group])
-            learnt.append(updated)
-        bends = state.shared[1:]
-        roughness = float(bends @ shapes.penalty @ bends)
-        held = float(np.sum(shared_covariance[1:, 1:] * shapes.penalty)) / strengths.shared
-        free_shared = np.clip(len(bends) - 1 - held, 0.0, None)
-        shared = (roughness + PSEUDO_COUNT_SHARED * EXPECTED_SHARED) / (free_shared + PSEUDO_COUNT_SHARED)
-        known = np.array([shared_covariance[0, 0], shapes.level @ shared_covariance[1:, 1:] @ shapes.level])
-        squares = np.array([state.shared[0], shapes.level @ bends]) ** 2 + PSEUDO_COUNT_LEVEL * strengths.expected_level
-        level = squares / (np.clip(1.0 - known / strengths.level, 0.0, 1.0) + PSEUDO_COUNT_LEVEL)
-        return replace(strengths, values=tuple(learnt), shared=float(shared), level=level).bounded()
+        values = np.empty_like(strengths.values)
+        for part, numbers in enumerate(state.values):
+            precision, expected = strengths.value_precision(part, shapes), strengths.expected[part]
+            free = _by_group(np.clip(1.0 - variances[part] * precision, 0.0, 1.0))
+            squares = strengths.values[part] * _by_group(numbers**2 * precision)
+            values[part] = (squares + PSEUDO_COUNTS * expected) / (free + PSEUDO_COUNTS)
+        level, bends, covariance = shapes.level, state.shared[1:], shared_covariance[1:, 1:]
+        squares = np.array([bends @ shapes.penalty @ bends, state.shared[0] ** 2, (level @ bends) ** 2])
+        known = np.array([np.sum(covariance * shapes.penalty), shared_covariance[0, 0], level @ covariance @ level])
+        number = np.array([len(bends) - 1, 1.0, 1.0])
+        free = np.clip(number - known / strengths.common, 0.0, number)
+        common = squares + PSEUDO_COUNTS_COMMON * strengths.expected_common
+        learnt = replace(strengths, values=values, common=common / (free + PSEUDO_COUNTS_COMMON))
+        return learnt.moved(np.zeros(1))
+
+
+def _by_group(numbers: FloatArray) -> FloatArray:
+    """Sum over the values of a field, and over their bends."""
+    sums = numbers.sum(axis=0)
+    return np.array([sums[0], sums[1], sums[2:].sum()])
