@@ -16,7 +16,7 @@ from mcnet.bayes.fields import (
     without_fields,
     without_values,
 )
-from mcnet.bayes.fit import belief_limit, family_of, fit_bayes_sketch, fit_one_curve, fit_quickly
+from mcnet.bayes.fit import belief_limit, family_of, fit_bayes, fit_bayes_sketch, fit_one_curve
 from mcnet.bayes.isotonic import earned_share, may_earn, mixed_with_isotonic
 from mcnet.bayes.misfit import Misfit
 from mcnet.bayes.posterior import BayesFit, FitUncertainty
@@ -266,10 +266,11 @@ class BayesMCNet(TrainedCalibrator):
 
     def _evidence(self, rows: PeriodBlocks, sketch: Sketch, pairs: list[tuple[int, int]]) -> PeriodEvidence:
         """Return what the periods say, with the contexts that the curves will have."""
-        seen = sketch if self.field_aware else sketch.pooled()
-        fit = fit_quickly(seen.contexts, panels=self._panels, pairs=pairs)
-        blocks = [cells_of(block if self.field_aware else block.pooled(), seen.contexts) for block in rows.blocks]
-        return PeriodEvidence(blocks, seen.contexts.table.astype(np.int64), fit)
+        contexts = (sketch if self.field_aware else sketch.pooled()).contexts
+        table, sizes = contexts.table.astype(np.int64), [len(known) for known in contexts.values]
+        options: dict[str, Any] = {"pairs": pairs, "panels": self._panels, "covariance": False, "lift": False}
+        blocks = [cells_of(block if self.field_aware else block.pooled(), contexts) for block in rows.blocks]
+        return PeriodEvidence(blocks, table, lambda cells: fit_bayes(*cells, table, sizes, **options))
 
     def _with_telling_fields(
         self, sketch: Sketch, rows: PeriodBlocks | None, earlier: EarlierFit | None

@@ -8,26 +8,26 @@ from functools import cache
 from typing import Any, Literal
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
-from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IntArray, sums_by
+from mcnet._shared.arrays import FloatArray, IntArray, sums_by
 from mcnet.bayes.fields import combine, telling, without_rare
 from mcnet.bayes.likelihood import make_cells
 from mcnet.bayes.model import Incidence, Panels, State, make_panels, make_shapes, step_basis
 from mcnet.bayes.newton import Balance, Posterior, maximise, refine_balance
 from mcnet.bayes.posterior import BayesFit, Covariance
 from mcnet.bayes.prior import WIDE_COMMON, EmpiricalBayes, Prior, Strengths, default_strengths
-from mcnet.bayes.tempering import CellColumns
+from mcnet.calibrators.period_effects import fitted_level
 from mcnet.curves.family import Combination, CurveFamily
 from mcnet.errors import InputError
-from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
 AFFORDED = ((100, 48, 8), (2_000, 36, 6), (np.inf, 24, 4))
 """Up to so many contexts: how many panels curves have, and how many bends a field value's difference from the common
 curve."""
+LARGEST_LIFT = 0.1
+"""An offset cannot correct more than this many logits."""
 
 
 def fit_bayes(
@@ -120,18 +120,8 @@ def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expecte
 
     A panel's cells were fitted as one, at their mean score; on a bent curve they expect a little more or less.
     """
-    offset = 0.0
-    pieces = [slice(start, start + ROWS_AT_A_TIME) for start in range(0, len(weight), ROWS_AT_A_TIME)]
-    for _ in range(3):
-        slope, excess = 0.0, -expected
-        for piece in pieces:
-            chance = scipy.special.expit(calibrated[piece] + offset)
-            excess += float(weight[piece] @ chance)
-            slope += float(weight[piece] @ (chance * (1.0 - chance)))
-        offset -= excess / max(slope, 1e-300)
-    if not abs(offset) < 0.1:  # an offset cannot correct this
-        return model
-    return model.shifted(offset)
+    offset, _ = fitted_level(calibrated, weight, weight * (expected / float(weight.sum())))
+    return model.shifted(offset) if abs(offset) < LARGEST_LIFT else model
 
 
 @cache
@@ -223,18 +213,6 @@ def fit_bayes_sketch(
     # Where values share the common curve it is their own, and stays.
     whole = [size == len(known) for size, known in zip(sizes, sketch.contexts.values, strict=True)]
     return fitted.recentred(whole)
-
-
-def fit_quickly(
-    contexts: Contexts, *, panels: int | None, pairs: Sequence[tuple[int, int]]
-) -> Callable[[CellColumns], BayesFit]:
-    """Return a function that fits cells with these contexts, without their covariance."""
-    codes, sizes = contexts.table.astype(np.int64), [len(known) for known in contexts.values]
-
-    def fit(cells: CellColumns) -> BayesFit:
-        return fit_bayes(*cells, codes, sizes, pairs=pairs, panels=panels, covariance=False, lift=False)
-
-    return fit
 
 
 def fit_one_curve(
