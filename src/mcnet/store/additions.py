@@ -234,10 +234,7 @@ def take(connection: Connection, head: "Head", given: Sequence[SourceRows]) -> l
     shape = shape_of(head)
     ready = [rows.ready(shape) for rows in given]
     sources = {part.entry.source for parts in ready if not isinstance(parts, McnetError) for part in parts}
-    before: dict[tuple[str, float | None], dict[str, Before]] = defaultdict(dict)
-    for some in chunks(sources):
-        for source, age, period, *found in connection.execute(_GIVEN_BEFORE, {"head": head.id, "sources": some}):
-            before[source, age][period] = Before(*found)
+    before = _known(connection, head.id, sources)
     outcomes: list[Added | McnetError] = []
     fresh: list[Part] = []
     replaced: list[int | None] = []
@@ -249,9 +246,11 @@ def take(connection: Connection, head: "Head", given: Sequence[SourceRows]) -> l
             if isinstance(parts, McnetError):
                 raise parts
             for part in parts:
-                source, age = part.entry.source, part.entry.age
-                merged = {p: one for p, one in before[source, None].items() if one.number is None}  # whatever the age
-                period = rows.known_for(part.entry, merged | before[source, age])
+                came = before[part.entry.source, part.entry.age]
+                complete = before[part.entry.source, None].get(part.entry.period)
+                if complete is not None and complete.number is None:  # merged: earlier counts have no place any more
+                    came.setdefault(part.entry.period, complete)
+                period = rows.known_for(part.entry, came)
                 if period is None:
                     new.append(part)
                 else:
@@ -278,6 +277,17 @@ def take(connection: Connection, head: "Head", given: Sequence[SourceRows]) -> l
         write(connection, head.id, ((part.entry, part.content()) for part in fresh), gone=replaced)
         _note(connection, head, fresh)
     return outcomes
+
+
+def _known(
+    connection: Connection, head: int, sources: Collection[str]
+) -> dict[tuple[str, float | None], dict[str, Before]]:
+    """Return what sources gave before: by source and age, then by period."""
+    before: dict[tuple[str, float | None], dict[str, Before]] = defaultdict(dict)
+    for some in chunks(sources):
+        for source, age, period, *found in connection.execute(_GIVEN_BEFORE, {"head": head, "sources": some}):
+            before[source, age][period] = Before(*found)
+    return before
 
 
 def write(
