@@ -257,20 +257,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return every whole line of a file of JSON lines, oldest first; none if there is no such file."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    result = []
-    for line in content[: content.rfind(b"\n") + 1].splitlines():
-        try:
-            document = json.loads(line)
-        except ValueError:
-            continue  # damaged by something else; the other lines are as good as ever
-        if isinstance(document, dict):
-            result.append(document)
-    return result
