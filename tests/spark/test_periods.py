@@ -38,7 +38,6 @@ KINDS = {
         ("30m", "1d"),
     ),
     "seconds": (pl.Series([int((m - datetime(1970, 1, 1)).total_seconds()) for m in MOMENTS]), ("6h", "1w")),
-    "days in digits": (pl.Series([int(m.strftime("%Y%m%d")) for m in MOMENTS]), ("1d", "1mo")),
     "texts of many forms": (
         pl.Series([m.isoformat(" ") + ("+02", " +0530", " UTC", ",25z")[i % 4] for i, m in enumerate(MOMENTS)]),
         ("1h",),
