@@ -231,6 +231,20 @@ def test_tricks_with_paths_reach_no_file(registry, tmp_path):
         assert "Traceback" not in service.log_file.read_text()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the files of another process are seen on Linux alone")
+def test_connections_are_dealt_out_to_all_workers(shared):
+    def sockets(pid):
+        links = (os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir() if file.is_symlink())
+        return sum(link.startswith("socket:") for link in links)
+
+    before = [sockets(pid) for pid in shared.workers()]
+    with contextlib.ExitStack() as all_of_them:
+        for _ in range(80):
+            all_of_them.enter_context(socket.create_connection(("127.0.0.1", shared.port), 60))
+        workers = list(zip(shared.workers(), before, strict=True))
+        shared.wait_for("both workers", lambda: all(sockets(pid) >= least + 10 for pid, least in workers))
+
+
 def test_slow_clients_do_not_keep_others_waiting(shared):
     slow = [socket.create_connection(("127.0.0.1", shared.port), 30) for _ in range(60)]
     try:

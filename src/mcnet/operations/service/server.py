@@ -14,7 +14,6 @@ import warnings
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.context import SpawnProcess
-from typing import Any
 
 from mcnet.errors import BusyError, InputError, McnetError, StoreUnavailableError
 from mcnet.operations.service.feedback import present
@@ -39,7 +38,7 @@ def run_service(settings: ServiceSettings) -> None:
     from mcnet.operations.service.metrics import FOLDER_VARIABLE
 
     settings = _checked(settings)
-    with tempfile.TemporaryDirectory(prefix="mcnet-serve-") as numbers, _listen(settings) as listening:
+    with tempfile.TemporaryDirectory(prefix="mcnet-serve-") as numbers, _reserved(settings):
         os.environ[FOLDER_VARIABLE] = numbers  # for the workers
         learning = Learning(settings) if settings.learn else None
         url, store = f"http://{settings.host}:{settings.port}/", Store(settings.store).name
@@ -50,7 +49,7 @@ def run_service(settings: ServiceSettings) -> None:
         if learning is not None:
             learning.start()
         try:
-            _keep_workers(settings, listening)
+            _keep_workers(settings)
         finally:
             if learning is not None:
                 learning.stop()
@@ -60,12 +59,12 @@ def run_service(settings: ServiceSettings) -> None:
 # The processes that answer.
 
 
-def _keep_workers(settings: ServiceSettings, listening: socket.socket) -> None:
+def _keep_workers(settings: ServiceSettings) -> None:
     """Run the workers, start another one in the place of each that dies, and end all of them on a signal."""
     asked: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: asked.append(number))
-    workers = [_Worker(index + 1, settings, listening) for index in range(settings.workers)]
+    workers = [_Worker(index + 1, settings) for index in range(settings.workers)]
     while not asked:
         for worker in workers:
             worker.keep()
@@ -80,8 +79,8 @@ def _keep_workers(settings: ServiceSettings, listening: socket.socket) -> None:
 class _Worker:
     """One process that answers, and the one that follows when it has died."""
 
-    def __init__(self, number: int, *arguments: Any) -> None:
-        self._number, self._arguments = number, arguments
+    def __init__(self, number: int, settings: ServiceSettings) -> None:
+        self._number, self._settings = number, settings
         self._process: SpawnProcess | None = None
         self._born = self._due = 0.0
         self._early_deaths = 0
@@ -104,7 +103,7 @@ class _Worker:
             self._process, self._due = None, now + wait
         if self._process is None and now >= self._due:
             # A fork would copy threads of other libraries half; a fresh process has none.
-            self._process = multiprocessing.get_context("spawn").Process(target=_work, args=self._arguments)
+            self._process = multiprocessing.get_context("spawn").Process(target=_work, args=(self._settings,))
             self._process.start()
             self._born = now
 
@@ -130,7 +129,7 @@ def seconds_before_start(early_deaths: int) -> float:
     return 0.0 if early_deaths < 2 else min(0.25 * 2.0 ** (early_deaths - 1), _LONGEST_WAIT_SECONDS)
 
 
-def _work(settings: ServiceSettings, listening: socket.socket) -> None:
+def _work(settings: ServiceSettings) -> None:
     """Answer until a signal; also where the process that started this one is gone."""
     import uvicorn
 
@@ -154,7 +153,7 @@ def _work(settings: ServiceSettings, listening: socket.socket) -> None:
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     with suppress(KeyboardInterrupt):  # uvicorn raises it again, once everything is finished
-        uvicorn.Server(config).run([listening])
+        uvicorn.Server(config).run([_bound(settings)])
 
 
 def _end_with_parent() -> None:
@@ -171,16 +170,29 @@ def _end_with_parent() -> None:
 # What is checked before the first worker starts.
 
 
-def _listen(settings: ServiceSettings) -> socket.socket:
-    """Return the socket that all workers accept connections from; each may have as many as the system allows."""
+def _reserved(settings: ServiceSettings) -> socket.socket:
+    """Refuse an address that another process listens on; return what keeps it for the workers."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each worker may have as many connections as that
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=_QUEUED_CONNECTIONS)
+        socket.create_server((settings.host, settings.port), family=_family(settings)).close()
+        return _bound(settings)
     except OSError as error:
         address = f"{settings.host}:{settings.port}"
         raise InputError(f"cannot listen on {address} ({error.strerror}); name another with --port") from None
+
+
+def _bound(settings: ServiceSettings) -> socket.socket:
+    """Return a socket that shares the address: the system deals connections out to all that listen."""
+    shared = socket.socket(_family(settings))
+    shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    shared.bind((settings.host, settings.port))
+    return shared
+
+
+def _family(settings: ServiceSettings) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in settings.host else socket.AF_INET
 
 
 def _checked(settings: ServiceSettings) -> ServiceSettings:
