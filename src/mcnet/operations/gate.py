@@ -16,7 +16,7 @@ from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text, other_requests, parse_model
 from mcnet.operations.learning import Judged, sketch_log_loss
-from mcnet.operations.watch import VersionTimes
+from mcnet.operations.watch import after_fit
 from mcnet.rows.fields import MISSING_LABEL
 from mcnet.rows.periods import periods_between
 from mcnet.sketch.sketch import Sketch
@@ -424,10 +424,8 @@ def later_than_fit(judged: Sequence[Judged], version: Version, delay: int) -> li
     none. The first period after the fit of a tracker's version is left out: the tracker's forecast for it is that very
     version.
     """
-    times = VersionTimes([one.period for one in judged], [version], delay)
-    if not times.tells(version):
-        return list(judged)
-    later = [one for one in judged if times.could_serve(version, one.period)]
+    served = after_fit([one.period for one in judged], version, delay)
+    later = [one for one in judged if one.period in served]
     return later[1:] if version.rows_digest is not None else later
 
 

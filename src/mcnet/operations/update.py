@@ -302,8 +302,7 @@ class _Run:
 
     def publish_and_record(self, learnt: Learnt | None, added: NewRows, page: str | PathLike[str] | None) -> Update:
         """Watch what was served, judge the new model, then publish and record, in one transaction."""
-        promoted = self.registry.promoted
-        before = promoted[-1] if promoted else None
+        before = None if self.registry.current_number is None else self.registry.current
         facts: dict[str, Any] = {"added": added, "status": None if page is None else Path(page)}
         if learnt is None:
             done = Update("nothing new", "the journal has no period to learn yet", _name(before), **facts)
@@ -320,7 +319,7 @@ class _Run:
             self.state,
             load,
             forecasts=learnt.forecasts,
-            promoted=promoted,
+            version=before,
             delay=self.delay,
             until=until,
             alpha=self.settings.alpha,

@@ -1,6 +1,6 @@
 """What was served in past periods: which version, how calibrated it was, and what its errors cost."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -27,24 +27,17 @@ SHOWN_VALUES = 12
 # Which periods came after the fit of a version.
 
 
-class VersionTimes:
-    """The places of periods, and of the ends of fits, on one line of time."""
+def after_fit(periods: Sequence[str], version: Version | None, delay: int) -> list[str]:
+    """Return the periods that a version could serve: it was made from what was known when they were predicted.
 
-    def __init__(self, periods: Sequence[str], versions: Iterable[Version], delay: int) -> None:
-        """Order the periods; a fit that ended with a period of another kind is as one that does not tell its end."""
-        told = {version.fitted_until for version in versions if version.fitted_until is not None}
-        order = sorted_periods(list({*periods, *(end for end in told if _are_alike(periods, end))}))
-        self._behind = dict(zip(order, elapsed_periods(order).tolist(), strict=True))
-        self._delay = delay
-
-    def tells(self, version: Version) -> bool:
-        """Tell whether it is known until when a version was fitted."""
-        return version.fitted_until in self._behind
-
-    def could_serve(self, version: Version, period: str) -> bool:
-        """Tell whether a version was made from what was known when a period was predicted."""
-        end = self._behind[version.fitted_until or ""]
-        return bool(end > self._behind[period] + self._delay + HALF_A_PERIOD)
+    All of them, if it does not tell until when it was fitted, or has periods of another kind.
+    """
+    end = None if version is None else version.fitted_until
+    if end is None or not _are_alike(periods, end):
+        return [] if version is None else list(periods)
+    order = sorted_periods(list({*periods, end}))
+    behind = dict(zip(order, elapsed_periods(order).tolist(), strict=True))
+    return [period for period in periods if behind[end] > behind[period] + delay + HALF_A_PERIOD]
 
 
 def _are_alike(periods: Sequence[str], other: str) -> bool:
@@ -66,7 +59,7 @@ def ends_after(version: Version, period: str) -> bool:
     return version.fitted_until != period and ends_at_or_after(version, period)
 
 
-# Which versions served which periods, and how well.
+# What was served in the periods since the last run, and how well.
 
 LoadVersion = Callable[[int], CalibrationModel | None]
 """Returns the model of a version by its number; None if it cannot be read any more."""
@@ -83,11 +76,6 @@ def loader(registry: Registry) -> LoadVersion:
             return None
 
     return load
-
-
-def _served_in(period: str, promoted: Sequence[Version], times: VersionTimes) -> Version | None:
-    """Return the version that served a period: the last one published from what was known then."""
-    return next((v for v in reversed(promoted) if not times.tells(v) or times.could_serve(v, period)), None)
 
 
 @dataclass(frozen=True)
@@ -108,7 +96,7 @@ def watch(
     load: LoadVersion,
     *,
     forecasts: Mapping[str, FloatArray],
-    promoted: Sequence[Version],
+    version: Version | None,
     delay: int,
     until: str,
     alpha: float,
@@ -116,20 +104,19 @@ def watch(
 ) -> Watched:
     """Let the monitor take in the periods since the last one it has seen, up to `until`.
 
-    A period that a version served is tested. One from before the first version is a reference, with what the tracker
-    forecast for each of its cells: it tells how much periods differ.
+    A period that the current version served is tested. One from before is a reference, with what the tracker forecast
+    for each of its cells: it tells how much periods differ.
     """
-    monitor = _continued(state.get(MONITOR), promoted, alpha)
+    monitor = _continued(state.get(MONITOR), version, alpha)
     periods = periods_between(journal.periods, None, until)
     seen = set() if monitor.last_period is None else set(periods_between(periods, None, monitor.last_period))
     new = [period for period in periods if period not in seen]
     recorded, served, valued = state.served(SERVED_READ), [], False
-    times = VersionTimes(periods, promoted, delay)
+    watched = set(after_fit(periods, version, delay))
     earlier = recorded.get(periods[-len(new) - 1]) if new and len(periods) > len(new) else None
     kept = None if earlier is None else load(earlier.version)
     for period, sketch in journal.sketches(new[0], new[-1]) if new else ():
-        version = _served_in(period, promoted, times)
-        if version is None:
+        if version is None or period not in watched:
             if period in forecasts:
                 monitor.learn(sketch, period, forecasts[period])
             monitor.last_period = period
@@ -189,7 +176,7 @@ def _money(
     }
 
 
-def _continued(known: Any, promoted: Sequence[Version], alpha: float) -> Monitor:
+def _continued(known: Any, version: Version | None, alpha: float) -> Monitor:
     """Return the monitor of the last run; one that starts again, if versions were published since its alarms."""
     if known is None:
         return Monitor(alpha)
@@ -198,7 +185,7 @@ def _continued(known: Any, promoted: Sequence[Version], alpha: float) -> Monitor
     except FileFormatError as error:
         warn(f"{error}, and this run does")
         return Monitor(alpha)
-    answered = bool(promoted) and all(ends_at_or_after(promoted[-1], alarm.raised) for alarm in monitor.alarms)
+    answered = version is not None and all(ends_at_or_after(version, alarm.raised) for alarm in monitor.alarms)
     if monitor.alpha == alpha and not (monitor.alarms and answered):
         return monitor
     fresh = Monitor(alpha)
