@@ -47,23 +47,12 @@ def template(name: str) -> Template:
     return environment.get_template(name)
 
 
-def write_page(
-    path: str | PathLike[str], name: str, *, data: Any = None, script: str = "page.js", **words: Any
-) -> Path:
+def write_page(path: str | PathLike[str], name: str, *, data: Any, **words: Any) -> Path:
     """Write a template in the frame of all pages as one self-contained file, whole or not at all.
 
-    Parameters
-    ----------
-    path : the file to write.
-    name : the template.
-    data : what the script draws; None for a page without scripts.
-    script : the file of the script.
-    words : those of the template.
+    Its script draws `data`.
     """
-    drawn = {"script": ""}
-    if data is not None:
-        scripts = read_asset("unpack.js") + read_asset(script)
-        drawn = {"script": scripts, "plotly": packed_plotly(), "data": packed_data(data)}
+    drawn = {"script": read_asset("page.js"), "plotly": packed_plotly(), "data": packed_data(data)}
     page = template(name).render(**words, **drawn, style=read_asset("page.css"))
     with whole_file(path) as part:
         part.write_text(page, encoding="utf-8")
