@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -107,7 +106,7 @@ class Cells:
         size, width = along.shape
         total, own = np.zeros((size, size)), np.zeros((self.contexts, width, width))
         coupled = np.zeros((sum(incidence.sizes), width * size))
-        for contexts, cells, filled in self._groups(size):
+        for contexts, cells, filled in self._groups:
             moves = self._moves(at, contexts, cells, lift)
             chance = sigmoid(at.logits[cells])
             moves *= np.sqrt(filled * self.weight[cells] * chance * (1.0 - chance))[:, :, None]
@@ -130,28 +129,29 @@ class Cells:
 
     def _moves(self, at: Evaluation, contexts: IntArray, cells: IntArray, lift: FloatArray) -> FloatArray:
         """Return the derivatives of the calibrated logits of some cells by the coefficients of their contexts."""
-        by_slope = self.panels.crossed[self.panel[cells]]
-        row, column = np.indices(cells.shape)
-        by_slope[row, column, self.panel[cells]] += self.place[cells]
-        by_slope *= at.slopes[contexts][:, None, :]
-        moves = by_slope.reshape(-1, by_slope.shape[2]) @ lift[1:] + lift[0]
-        return np.asarray(moves.reshape(*cells.shape, -1))
+        panel = self.panel[cells].ravel()
+        by_slope = self.panels.crossed[panel]
+        by_slope[np.arange(len(panel)), panel] += self.place[cells].ravel()
+        by_slope.reshape(*cells.shape, -1)[...] *= at.slopes[contexts][:, None, :]
+        return np.asarray(by_slope @ lift[1:] + lift[0]).reshape(*cells.shape, -1)
 
-    def _groups(self, size: int) -> Iterator[tuple[IntArray, IntArray, MaskArray]]:
-        """Yield contexts with about as many cells: their indices `[n]`, and those of their cells `[n, k]`.
+    @cached_property
+    def _groups(self) -> list[tuple[IntArray, IntArray, MaskArray]]:
+        """Contexts with about as many cells: their indices `[n]`, and those of their cells `[n, k]`.
 
         k is one of PADDED; a context with fewer cells repeats its last one, which is then not `filled`.
         """
         counts = np.bincount(self.context, minlength=self.contexts)
         first = np.cumsum(counts) - counts
         width = PADDED[np.searchsorted(PADDED, counts)] * (counts > 0)
+        groups = []
         for most in np.unique(width[counts > 0]).tolist():
-            members, places = np.flatnonzero(width == most), np.arange(most)
-            at_once = max(1, CHUNK // (most * size))
+            members, at_once = np.flatnonzero(width == most), max(1, CHUNK // (most * self.panels.count))
             for start in range(0, len(members), at_once):
                 contexts = members[start : start + at_once]
-                last = counts[contexts, None] - 1
-                yield contexts, first[contexts, None] + np.minimum(places, last), places <= last
+                places, last = np.arange(most), counts[contexts, None] - 1
+                groups.append((contexts, first[contexts, None] + np.minimum(places, last), places <= last))
+        return groups
 
     def _beyond(self, at: Evaluation) -> FloatArray | None:
         """Return how far log-slopes are beyond what is allowed, with their sign; None if none is."""

@@ -16,7 +16,7 @@ from mcnet.bayes.solver import Arrow, Information, solve
 
 LONGEST = 2.0
 """No log-slope may move by more than this in one step: an exponential leads far astray."""
-NEAR, NEAR_PER_VALUE = 1.0, 0.2
+NEAR, NEAR_PER_VALUE = 1.0, 0.3
 """Strengths are learnt once a step is expected to gain no more than half of this, for all or per value of a field."""
 SETTLED = 0.05
 """Variances of the priors to five per cent: the evidence is flat around its maximum."""
