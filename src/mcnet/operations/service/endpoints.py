@@ -53,7 +53,10 @@ class Call(Request):
 
     def media_type(self, *others: str) -> str:
         """Return the type of the body, JSON or one of some others; refuse what is neither."""
-        given = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        given = ""
+        for name, value in self.scope["headers"]:
+            if name == b"content-type":
+                given = value.decode("latin-1").partition(";")[0].strip().lower()
         if given in _JSON_TYPES:
             return JSON_TYPE
         if given not in others:
@@ -169,8 +172,10 @@ class Endpoint:
 
 def _query(given: bytes, kind: Any) -> Any:
     """Return the parameters behind the question mark; refuse unknown ones."""
+    if not given:
+        return kind()
     try:
-        found = dict(parse_qsl(given.decode("latin-1"), keep_blank_values=True, max_num_fields=20)) if given else {}
+        found = dict(parse_qsl(given.decode("latin-1"), keep_blank_values=True, max_num_fields=20))
         return msgspec.convert(found, kind, strict=False)
     except ValueError as error:
         known = ", ".join(getattr(kind, "__struct_fields__", ())) or "none"

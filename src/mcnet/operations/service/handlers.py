@@ -89,7 +89,7 @@ async def calibrate(service: Service, call: Call) -> Response:
     work: Callable[[], bytes] = partial(answer_json, served, body, most, head.numbers)
     if kind == ARROW:
         work = partial(answer_arrow, served, body, most, head.numbers, call.query.score_type, call.query.interval)
-    elif call.query != RowsQuery():
+    elif call.scope["query_string"]:
         raise Problem(400, "the query is for Arrow; in JSON interval and score_type are in the body", at="query")
     found = await asyncio.to_thread(work) if len(body) > LARGE_BODY else work()
     return Response(found, media_type=kind, headers={"mcnet-version": served.name} if kind == ARROW else None)
