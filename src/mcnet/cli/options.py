@@ -365,19 +365,6 @@ READS_LOGS = (
 
 # The settings of a head as options: every one that a command takes, in the order of `HeadSettings`.
 
-_TYPES: dict[str, Any] = {
-    "field": list[str],
-    "exclude": list[str],
-    "negatives_kept": float,
-    "look": bool,
-    "score_type": bool,
-    "max_shift": float,
-    "tolerance": float,
-    "min_periods": int,
-    "alpha": float,
-    "key_days": float,
-}
-"""What is no string on the command line."""
 _FLAGS = {"score_type": ("logits", "--logits/--probabilities"), "look": ("look", "--look/--no-look")}
 """The name of a parameter, and of its options, for what is switched on and off."""
 
@@ -416,7 +403,8 @@ def _parameter(name: str) -> Parameter:
     if name == "method":
         settings["autocompletion"] = complete_methods
     made = typer.Option(None, *([flags] if flags else []), metavar=None if flags else about["metavar"], **settings)
-    kind = _TYPES.get(name, str)
+    numbers = SETTINGS[name].type if SETTINGS[name].type in (int, float) else str
+    kind: Any = bool if flags else list[str] if isinstance(usual, tuple) else numbers
     return Parameter(parameter, Parameter.POSITIONAL_OR_KEYWORD, default=made, annotation=kind | None)
 
 
