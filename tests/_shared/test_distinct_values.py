@@ -169,4 +169,3 @@ def test_every_kind_of_column_gets_the_same_predictions():
         pa.array(text.tolist()),
     ):
         np.testing.assert_array_equal(calibrator.predict(score, field=field), expected)
-        np.testing.assert_array_equal(calibrator.predict(score, codes=calibrator.codes(field)), expected)
