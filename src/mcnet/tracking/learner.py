@@ -360,7 +360,9 @@ class Learner:
             self.changes = self.changes.learnt(*cells, seen.followed, period, step, known=self.contexts)
         rows, effect = AlikeRows.together(weight, positives, sigmoid(seen.followed[0])), self.effects.level.value
         self.level = self.level.learnt(rows, np.array([True]), step, effect=max(effect, 1e-6))
-        information = 1.0 / (effect + 1.0 / max(float(rows.information.item()), 1e-9))
+        # At what was served: with that of everything, places with a high level would count too little in the usual one.
+        chance = sigmoid(seen.features @ seen.forecast.served)
+        information = 1.0 / (effect + 1.0 / max(float(weight @ (chance * (1.0 - chance))), 1e-9))
         seasons = self.seasons.of_lengths(season_lengths(self.clock.period_seconds))
         self.seasons = seasons.learnt(self.position, elapsed, rows.level(LEVEL_VARIANCE), information)
 
