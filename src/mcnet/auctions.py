@@ -185,16 +185,7 @@ def check_won_rows(
     weight: FloatArray,
     level: float = 0.99,
 ) -> WonCheck | None:
-    """Return whether the calibration error of won rows depends on how narrowly they were won; None if too few were.
-
-    Parameters
-    ----------
-    probabilities, labels : of the rows.
-    price, bids : the market price, and the bid that was made.
-    contexts : the number of each row's field values.
-    weight : how many auctions each row stands for.
-    level : of the interval; an interval without 1 is worth a warning.
-    """
+    """Return whether the calibration error of won rows depends on how narrowly they were won; None if too few were."""
     rows = np.flatnonzero((bids > price) & (bids > 0.0) & (weight > 0.0))
     if len(rows) < 3:
         return None

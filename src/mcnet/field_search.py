@@ -401,14 +401,7 @@ def search(
     time: str | None = None,
     progress: Callable[[str], Any] | None = None,
 ) -> FieldSearch:
-    """Do what `find_fields` does, for rows that are read as a spec says.
-
-    Parameters
-    ----------
-    rows, exclude, time : as in `find_fields`.
-    spec : how the rows are read: score, label, weight; columns that it names are no candidates.
-    progress : is called with what is done next.
-    """
+    """Do what `find_fields` does, for rows that are read as a spec says."""
     needed = [*spec.numbers, *([] if time is None else [time])]
     sample = RowSample(MOST_ROWS)
     drop_missing = spec.drop_missing or read_options().drop_missing

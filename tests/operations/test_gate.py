@@ -10,9 +10,10 @@ from mcnet.calibrators.per_field import PlattField
 from mcnet.curves.curves import Curves
 from mcnet.metrics.evaluation import predict_cells
 from mcnet.operations.gate import (
+    LEAST_CONFIRMATION,
     Current,
     Gate,
-    LatestPeriods,
+    gains,
     invalid,
     later_than_fit,
     mean_difference,
@@ -264,8 +265,9 @@ def test_of_several_fields_a_value_and_a_context_are_confirmed_by_their_own_rows
     days = [Sketch.from_rows(s, y, field=field) for s, y, field in (two_fields(moved, seed=seed) for seed in (3, 4))]
     shift = shift_between(old, new, days[0])
     assert {name for name, move in shift.moves if move < -0.4} == {"a=x", "a=x, b=u", "a=x, b=v"}
-    latest = LatestPeriods(days, old, new)
-    assert [latest.confirming(name) for name in ("a=x", "a=x, b=v", "a=y", "a=nowhere")] == [2, 2, 0, 0]
+    for day in days:
+        latest = gains(day, old, new)
+        assert [latest[name] > LEAST_CONFIRMATION for name in ("a=x", "a=x, b=v", "a=y")] == [True, True, False]
 
 
 def test_what_was_worse_for_a_while_passes_once_it_is_good_again(candidate, add_days):

@@ -70,16 +70,7 @@ def check_output(
     endings: Sequence[str] = (),
     elsewhere: bool = False,
 ) -> None:
-    """Refuse, before any work is done, an output that is an input, exists, is no regular file or has another ending.
-
-    Parameters
-    ----------
-    path : the output; None if nothing is written.
-    inputs : what the command reads: files, and sources of rows.
-    force : whether an output that exists is replaced.
-    endings : the endings that its name may have; any if there are none.
-    elsewhere : whether the command writes to object stores, too.
-    """
+    """Refuse, before any work is done, an output that is an input, exists, is no regular file or has another ending."""
     if path is None:
         return
     target = Path(local_path(path))
@@ -228,11 +219,6 @@ class RowSource:
         """Return how the rows are read, by the options of a command.
 
         A saved sketch or a journal knows how its logs were read: what the configuration file says of logs is ignored.
-
-        Parameters
-        ----------
-        context : the context of the command, which has its options.
-        known : options that the command itself has found out, instead of those that were given.
         """
         from mcnet.rows.spec import MORE_COLUMNS, RowSpec, field_names
 
@@ -256,15 +242,7 @@ class RowSource:
     def spec_as_fitted(
         self, context: Any, printer: Printer, model: "CalibrationModel | None", **known: Any
     ) -> "RowSpec":
-        """Return how the rows are read: by the options of a command, and otherwise as those of a model were.
-
-        Parameters
-        ----------
-        context : as in `spec`.
-        printer : says what is taken from the model.
-        model : None where the options alone count.
-        known : as in `spec`.
-        """
+        """Return how the rows are read: by the options of a command, and otherwise as those of a model were."""
         if model is not None:
             given = context.params
             known |= {role: remembered(model, role, given[role]) for role in ("score", "label")}
@@ -364,13 +342,7 @@ def check_periods(time: str | None, every: str | None, *sources: RowSource) -> N
 
 
 def source_of(names: Sequence[str], *, alone: bool = True) -> RowSource:
-    """Find out what the names of a command stand for. A journal is read alone.
-
-    Parameters
-    ----------
-    names : files, globs, folders, addresses, or one journal.
-    alone : whether the command reads nothing else, so that no option for reading logs is for another source.
-    """
+    """Find out what the names of a command stand for. A journal is read alone."""
     from mcnet.rows.logs import expand_paths
     from mcnet.sketch.scan import are_sketches
 

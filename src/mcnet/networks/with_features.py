@@ -118,13 +118,7 @@ class FeatureTraining:
 def fit_features(
     calibrator: Calibrator, rows: FitRows, plain: FloatArray, *, seed: int, device: str, progress: Any
 ) -> FeatureTraining:
-    """Train a network on features, and the calibrator's function beside it where it is a trained one.
-
-    Parameters
-    ----------
-    calibrator : fitted on the same rows without features.
-    plain : its probabilities of the rows.
-    """
+    """Train a network on features, and the calibrator's function beside it where it is a trained one."""
     from mcnet.networks.objective import Penalties
     from mcnet.networks.training import FixedFunction, fit_with_auxiliary
 

@@ -187,37 +187,19 @@ LEAST_CONTRADICTION = math.log(100.0)
 """What each of them contradicts by so much is refused, however small it is."""
 
 
-class LatestPeriods:
-    """The latest periods that are not suspect, as the current model and the candidate predict them."""
+def gains(rows: Sketch, current: CalibrationModel, candidate: CalibrationModel) -> dict[str, float]:
+    """Return the log-likelihood of a period's positives by the candidate above that by the current model.
 
-    def __init__(self, sketches: Sequence[Sketch], current: CalibrationModel, candidate: CalibrationModel) -> None:
-        """Predict every period by both."""
-        self._sketches = [_of_models(rows, current, candidate) for rows in sketches]
-        self._old, self._new = ([predict_cells(m, rows) for rows in self._sketches] for m in (current, candidate))
-
-    def confirming(self, where: str) -> int:
-        """Return how many periods speak, each by itself, for the move of a group, or of all rows."""
-        return sum(gain > LEAST_CONFIRMATION for gain in self._gains(where))
-
-    def contradicting(self, where: str) -> bool:
-        """Tell whether each of the periods speaks strongly against the move."""
-        gains = self._gains(where)
-        return len(gains) == CONFIRMING_PERIODS and max(gains) < -LEAST_CONTRADICTION
-
-    def _gains(self, where: str) -> list[float]:
-        """Return the log-likelihood of each period's positives by the candidate above that by the current model."""
-        return [self._gain(*one, where) for one in zip(self._sketches, self._old, self._new, strict=True)]
-
-    @staticmethod
-    def _gain(rows: Sketch, current: FloatArray, candidate: FloatArray, where: str) -> float:
-        chosen = np.full(len(rows), where == ALL_ROWS)
-        for names, codes in _groups(rows):
-            if where in names:
-                chosen = codes == names.index(where)
-        old, new = (float(said[chosen] @ rows.weight[chosen]) for said in (current, candidate))
-        if not (old > 0.0 and new > 0.0):
-            return 0.0
-        return float(rows.positives[chosen].sum()) * math.log(new / old) - (new - old)
+    Of all rows, of every field value and of every context of the period, by name.
+    """
+    rows = _of_models(rows, current, candidate)
+    parts = [rows.positives, *(rows.weight * predict_cells(model, rows) for model in (current, candidate))]
+    found = {}
+    for names, codes in [([ALL_ROWS], np.zeros(len(rows), dtype=np.intp)), *_groups(rows)]:
+        sums = (np.bincount(codes, weights=part, minlength=len(names)).tolist() for part in parts)
+        for name, positives, old, new in zip(names, *sums, strict=True):
+            found[name] = positives * math.log(new / old) - (new - old) if old > 0.0 and new > 0.0 else 0.0
+    return found
 
 
 # Whether a new model can be served: its file, its fields and scores, and its probabilities on rows of the journal.
@@ -354,7 +336,7 @@ class Gate:
         shift = shift_between(current.model, candidate, rows)
         last = [period for period in periods if period not in suspect][-CONFIRMING_PERIODS:]
         sketches = [coarse(s.unfolded()) for p, s in journal.sketches(last[0], last[-1]) if p in last]
-        latest = LatestPeriods(sketches, current.model, candidate)
+        latest = [gains(rows, current.model, candidate) for rows in sketches]
         notes.append(_moves(shift.where, shift.largest))
         names, far = self._unconfirmed(shift, latest)
         problems += far
@@ -362,21 +344,23 @@ class Gate:
             notes.append(f"beyond --max-shift, but each of the last {CONFIRMING_PERIODS} periods says so")
         return Verdict(tuple(problems), "", comparison, shift, tuple(notes), (shift.where, *names))
 
-    def _unconfirmed(self, shift: Shift, latest: LatestPeriods) -> tuple[list[str], list[str]]:
+    def _unconfirmed(self, shift: Shift, latest: Sequence[Mapping[str, float]]) -> tuple[list[str], list[str]]:
         """Return what moves without reason, by name and in a sentence: too far, or against the last periods."""
+        said_by = {where: [period.get(where, 0.0) for period in latest] for where, _ in [(ALL_ROWS, 0.0), *shift.moves]}
+        confirming = {where: sum(gain > LEAST_CONFIRMATION for gain in said) for where, said in said_by.items()}
         # Of a common move that is confirmed, no small value has to say so by itself.
-        common = shift.overall if latest.confirming(ALL_ROWS) == CONFIRMING_PERIODS else 0.0
+        common = shift.overall if confirming[ALL_ROWS] == CONFIRMING_PERIODS else 0.0
         for where, move in shift.moves:
             if min(_size(move), _size((1.0 + move) / (1.0 + common) - 1.0)) <= self.max_shift:
                 continue
-            agree = latest.confirming(where)
+            agree = confirming[where]
             if agree < CONFIRMING_PERIODS:
                 least = 1.0 / (1.0 + self.max_shift) - 1.0
                 said = f"{'only one' if agree else 'none'} of the last {CONFIRMING_PERIODS} periods says so"
                 allowed = f"allowed is {least:+.1%} to {self.max_shift:+.1%} (--max-shift)"
                 return [where], [f"{_moves(where, move)}, and {said}; {allowed}"]
         for where, move in shift.moves[:SHOWN_MOVES]:
-            if latest.contradicting(where):
+            if len(latest) == CONFIRMING_PERIODS and max(said_by[where]) < -LEAST_CONTRADICTION:
                 said = f"each of the last {CONFIRMING_PERIODS} periods speaks against it"
                 return [where], [f"{_moves(where, move)}, and {said}"]
         return [], []

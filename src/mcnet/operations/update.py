@@ -251,7 +251,8 @@ def update(
             past = journal.snapshot()
             late = delay_in_periods(used.delay, past.periods, used.every)
             learnt = learn_journal(past, state, method=used.method, delay=late, until=last, look=used.look)
-            run = _Run(opened, lease, opened.versions(name), state, past, used, asked, late, force, note, started)
+            gate = Gate(used.max_shift, used.tolerance, used.min_periods)
+            run = _Run(opened, lease, opened.versions(name), state, past, used, asked, gate, late, force, note, started)
             done = run.publish_and_record(learnt, added, status)
             past.close()
         except Exception as error:
@@ -295,6 +296,7 @@ class _Run:
     journal: Journal
     settings: HeadSettings
     asked: HeadSettings  # those that this run gave
+    gate: Gate
     delay: int
     force: bool
     note: str
@@ -302,10 +304,11 @@ class _Run:
 
     def publish_and_record(self, learnt: Learnt | None, added: NewRows, page: str | PathLike[str] | None) -> Update:
         """Watch what was served, judge the new model, then publish and record, in one transaction."""
-        before = None if self.registry.current_number is None else self.registry.current
+        before = None if self.registry.pointer().current is None else self.registry.current
+        name = None if before is None else before.name
         facts: dict[str, Any] = {"added": added, "status": None if page is None else Path(page)}
         if learnt is None:
-            done = Update("nothing new", "the journal has no period to learn yet", _name(before), **facts)
+            done = Update("nothing new", "the journal has no period to learn yet", name, **facts)
             with self.store.transaction(self.lease):
                 return self._record(done, None, None)
         until, seconds = str(learnt.learner.clock.last), learnt.learner.clock.period_seconds
@@ -328,17 +331,26 @@ class _Run:
         why, judged = self._nothing_new(learnt, before, decided, facts["until"]), None
         if not why:
             candidate = learnt.model(self.journal.periods[0], self.settings.columns)
-            judged = candidate, self._judged(candidate, before, learnt, watched)
+            verdict = self.gate.judge(
+                candidate,
+                None if before is None else Current(before, self.registry.load(before.number)),
+                learnt.judged,
+                self.journal,
+                until=learnt.learner.clock.last,
+                delay=self.delay,
+                kept_losses=watched.kept_losses,
+            )
+            judged = candidate, verdict
         with self.store.transaction(self.lease):
             if judged is None:
-                done = Update("nothing new", why, _name(before), **facts)
+                done = Update("nothing new", why, name, **facts)
             else:
                 done = self._decide(*judged, learnt.digest, before, facts)
                 decided = {
                     "digest": learnt.digest,
                     "outcome": done.outcome,
                     "reason": done.reason,
-                    "gate": self._limits,
+                    "gate": asdict(self.gate),
                 }
                 self.state.put(DECIDED, decided)
             return self._record(self._tell(done, learnt, watched, decided), learnt, watched)
@@ -366,11 +378,7 @@ class _Run:
         if decided["outcome"] == "published":
             return made_current or not self.force  # by force, a version that was rolled back from is published again
         released = decided["outcome"] == "held" and self.registry.held is None
-        return not (self.force or released or decided["gate"] != self._limits)
-
-    @property
-    def _limits(self) -> dict[str, Any]:
-        return {one.name: getattr(self.settings, one.name) for one in dataclasses.fields(Gate)}
+        return not (self.force or released or decided["gate"] != asdict(self.gate))
 
     @property
     def _shell(self) -> str:
@@ -403,23 +411,11 @@ class _Run:
         sources = sorted({entry.source for entry in self.journal.entries() if entry.period == period})
         return f"all from {sources[0]}" if len(sources) == 1 else f"from {len(sources)} sources"
 
-    def _judged(self, candidate: CalibrationModel, before: Version | None, learnt: Learnt, watched: Watched) -> Verdict:
-        """Ask the gate."""
-        return Gate(**self._limits).judge(
-            candidate,
-            None if before is None else Current(before, self.registry.load(before.number)),
-            learnt.judged,
-            self.journal,
-            until=learnt.learner.clock.last,
-            delay=self.delay,
-            kept_losses=watched.kept_losses,
-        )
-
     def _decide(
         self, candidate: CalibrationModel, verdict: Verdict, digest: str, before: Version | None, facts: dict[str, Any]
     ) -> Update:
         """Publish the candidate if it may be."""
-        name = _name(before)
+        name = None if before is None else before.name
         obstacle = self._reason_not_to_publish(digest)
         if self.force or (verdict.passed and not obstacle):
             against = [] if verdict.passed else [verdict.reason]
@@ -427,8 +423,8 @@ class _Run:
             why = f"forced, although: {'; '.join(against)}" if against else verdict.reason
             obstacle = self._publish(candidate, digest, before, f"{self.note}: {why}" if self.note else why)
             if not obstacle:
-                version = self.registry.current.name
-                return Update("published", why, version, name, bool(against), verdict=verdict, **facts)
+                version = self.registry.pointer().current
+                return Update("published", why, str(version), name, bool(against), verdict=verdict, **facts)
         if obstacle:
             return Update("held", obstacle, self.registry.current.name, verdict=verdict, **facts)
         if verdict.waiting:
@@ -439,11 +435,11 @@ class _Run:
 
     def _reason_not_to_publish(self, digest: str) -> str:
         """Return why nothing may be published, whatever the gate says: somebody wants what is current now."""
-        held, made = self.registry.held, self._version_made_of(digest)
-        if held is not None:
+        pointer, made = self.registry.pointer(), self._version_made_of(digest)
+        if pointer.held is not None:
             release = f"mcnet versions release {self._shell}"
-            return f"version {self.registry.current.name} is {held}; `{release}` lets updates publish again"
-        if made is not None and made.number in self.registry.withdrawn:
+            return f"version {pointer.current} is {pointer.held}; `{release}` lets updates publish again"
+        if made is not None and made.number in pointer.withdrawn:
             return f"version {made.name}, which was rolled back from, is made of these very rows"
         return ""
 
@@ -464,7 +460,7 @@ class _Run:
 
     def _record(self, done: Update, learnt: Learnt | None, watched: Watched | None) -> Update:
         """Keep the run, what was served, the monitor, and what the status shows."""
-        held = self.registry.held
+        held = self.registry.pointer().held
         done = dataclasses.replace(done, held=None if held is None else str(held), changed=self._remember(done))
         _add_run(self.state, done, self.started, self.note)
         if watched is not None:
@@ -487,7 +483,3 @@ class _Run:
 def _kept_out(learnt: Learnt) -> list[Suspect]:
     """Return the periods that are kept and not learnt."""
     return [one for one in learnt.learner.look.suspects if one.state in ("waiting", "left out")]
-
-
-def _name(version: Version | None) -> str | None:
-    return None if version is None else version.name

@@ -176,14 +176,7 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def figure_of(traces: Sequence[dict[str, Any]], height: int, **more: Any) -> Spec:
-    """Return traces in the common layout: transparent, so that the page's or the notebook's own background shows.
-
-    Parameters
-    ----------
-    traces : what is drawn.
-    height : in pixels.
-    more : of the layout, such as its axes.
-    """
+    """Return traces in the common layout: transparent, so that the page's or the notebook's own background shows."""
     layout = {
         "height": height,
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -265,13 +258,6 @@ _FITTING = "max-width:100%;height:auto"
 
 def as_svg(spec: Spec, label: str, *, width: int = 320, height: int = 200, style: str = _FITTING) -> str:
     """Return a figure of lines, points and bars as a drawing that needs no script, its legend below.
-
-    Parameters
-    ----------
-    spec : the figure; scatter or bar traces on one pair of axes.
-    label : what the drawing shows, for those who cannot see it.
-    width, height : in pixels, without the legend.
-    style : CSS of the drawing; empty for a page that has its own and allows no other.
 
     >>> as_svg(figure_of([reference_line([0, 1], [0, 1])], 100, xaxis={}, yaxis={}), "a")[:5]
     '<svg '

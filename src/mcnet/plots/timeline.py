@@ -204,17 +204,7 @@ def draw_timeline(
     logarithmic: bool = False,
     hover: str = ".4g",
 ) -> Spec:
-    """Draw a line per series.
-
-    Parameters
-    ----------
-    timeline : what to draw.
-    title : of the vertical axis.
-    main : series with a thick line.
-    zero : draw a dotted line at zero.
-    logarithmic : the vertical axis.
-    hover : how numbers are written, as Plotly has it.
-    """
+    """Draw a line per series."""
     traces, x_axis = _series_lines(timeline, hover)
     for trace in traces:
         trace["line"]["width"] = _MAIN_WIDTH if trace["name"] in main else _OTHER_WIDTH

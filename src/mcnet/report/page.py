@@ -339,21 +339,7 @@ def write_evaluation(
     periods: Mapping[str, Sketch] | None = None,
     views: int = 240,
 ) -> Path:
-    """Write what a model does to some rows, before and after, as one self-contained HTML page.
-
-    Parameters
-    ----------
-    path : the file to write; it appears complete or not at all.
-    model : the model to judge.
-    sketch : the rows to judge it on, with its fields.
-    title : the heading of the page.
-    periods : one sketch of the same rows per period, in order, to show calibration over time.
-    views : the number of views: all rows first, then the largest field values and contexts.
-
-    Returns
-    -------
-    path : the file written.
-    """
+    """Write what a model does to some rows, before and after, as one self-contained HTML page."""
     timelines = {"judged-drift": dict(periods)} if periods else {}
     whole = sketch.unfolded()
     rows = ReportRows.of(whole, whole, timelines)

@@ -20,27 +20,14 @@ _WIDTHS = (("on-desk", 560, 60), ("on-phone", 340, 24))
 
 
 def write_status_page(path: str | PathLike[str], status: dict[str, Any]) -> Path:
-    """Write the state of a head as one self-contained page.
-
-    Parameters
-    ----------
-    path : the file to write; it appears complete or not at all.
-    status : what `mcnet.operations.status.status_of` returns.
-    """
+    """Write the state of a head as one self-contained page."""
     with whole_file(path) as part:
         part.write_text(status_html(status, read_asset("page.css") + read_asset("status.css")), encoding="utf-8")
     return Path(path)
 
 
 def status_html(status: dict[str, Any], style: str, script: str = "", root: str = "") -> str:
-    """Return the state of a head as a page; one that refreshes itself and can change versions if it has a script.
-
-    Parameters
-    ----------
-    status : what `mcnet.operations.status.status_of` returns; `service` has what a service adds.
-    style, script : the whole of the page's style and script.
-    root : the way from this page to the others of the service.
-    """
+    """Return the state of a head as a page; one that refreshes itself and can change versions if it has a script."""
     status = _as_read(status)
     run, current, monitor = status["last_run"], status["current"], status["monitor"] or {}
     service = status.get("service")

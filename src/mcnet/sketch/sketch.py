@@ -510,7 +510,7 @@ class Sketch:
         -------
         Sketch : all their rows.
         """
-        from mcnet.sketch.merge import sum_of_sketches
+        from mcnet.sketch.views import sum_of_sketches
 
         return sum_of_sketches(sketches)
 

@@ -1,9 +1,10 @@
-"""The one way into a journal: which rows are new, known or refused, and the transaction that writes them."""
+"""The one way into a journal: which rows are new, known or refused, and the transactions that write and merge them."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -15,23 +16,34 @@ from mcnet._shared.arrays import ScoreType
 from mcnet.errors import Advice, InputError, McnetError
 from mcnet.rows.contexts import refuse_other_edges
 from mcnet.rows.fields import Edges
-from mcnet.rows.periods import same_length, sorted_periods
+from mcnet.rows.periods import (
+    is_timestamp,
+    period_position,
+    period_text,
+    periods_between,
+    same_length,
+    sorted_periods,
+)
 from mcnet.sketch.build import looks_swapped, swapped_columns
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import stored_bytes
 from mcnet.sketch.views import in_field_order
 from mcnet.store.entries import (
+    COMPACTED,
+    FEEDBACK,
+    GUARDS,
     Added,
     Entry,
     OtherRowsError,
-    check_guards,
     check_periods,
     check_weights,
+    entry_of,
     sketch_digest,
 )
 from mcnet.store.schema import entries, heads, keys
 
 if TYPE_CHECKING:
+    from mcnet.store.journal import Journal, JournalSnapshot
     from mcnet.store.store import Head, Store
 
 
@@ -93,20 +105,20 @@ class SourceRows:
 
     def ready(self, shape: Shape | None) -> list[Part] | McnetError:
         """Return what is written to a journal of a shape, or why that cannot be; it is made once."""
-        if self._made is None or self._made[0] != shape:
-            self._made = shape, self._ready(shape)
-        return self._made[1]
-
-    def _ready(self, shape: Shape | None) -> list[Part] | McnetError:
+        if self._made is not None and self._made[0] == shape:
+            return self._made[1]
         made: list[Part] = []
         try:
-            check_guards(self.allow)
+            if not self.allow <= set(GUARDS):
+                unknown = sorted(self.allow - set(GUARDS))[0]
+                raise InputError(f"allow is {unknown!r}; there are {' and '.join(GUARDS)}")
             for entry, sketch in self._parts():
                 entry, sketch = _fitting(entry, sketch, made[0].shape if made and shape is None else shape)
                 made.append(Part(entry, self._keep(stored_bytes(sketch)), _shape(sketch)))
+            self._made = shape, made
         except McnetError as error:
-            return error
-        return made
+            self._made = shape, error
+        return self._made[1]
 
     def known_for(self, entry: Entry, before: Mapping[str, "Before"]) -> str | None:
         """Return the period for which the same rows came before, None if they are new; refuse other rows.
@@ -353,3 +365,74 @@ def summarise(connection: Connection, head: int) -> None:
         values["first_period"] = sorted_periods(list({one.period for one in found}))[0]
         values["heaviest"] = max(max(one.largest_weight or 0.0, one.weight / one.rows) for one in found)
     connection.execute(heads.update().where(heads.c.id == head).values(**values))
+
+
+# Make the journal smaller: merge the sources of old periods, forget old periods and keys.
+
+
+def compact(journal: "Journal", periods: Collection[str], chosen: Callable[[Entry], bool]) -> int:
+    """Merge the chosen entries of each of some periods into one; return how many entries fewer there are."""
+    saved = 0
+    while True:
+        past, released = journal.snapshot(), journal.released
+        counts = past.all_counts()
+        times = Counter((entry.source, entry.period) for entry in counts.values())
+        groups: dict[str, dict[int, Entry]] = defaultdict(dict)
+        for number, entry in counts.items():  # the ages of a source tell how late positives arrive
+            alone = entry.age is None and times[entry.source, entry.period] == 1
+            if entry.period in periods and alone and chosen(entry):
+                groups[entry.period][number] = entry
+        several = {period: group for period, group in groups.items() if len(group) > 1}
+        outcomes = [_merge(past, period, group) for period, group in several.items()]
+        past.close()
+        for period in released.intersection(several):  # the same rows, in other entries
+            journal.release(period)
+        saved += sum(len(group) - 1 for group, merged in zip(several.values(), outcomes, strict=True) if merged)
+        if all(outcomes):
+            return saved
+
+
+def _merge(past: "JournalSnapshot", period: str, group: Mapping[int, Entry]) -> bool:
+    """Put one entry in the place of several; tell whether they were still as they had been read."""
+    total = Sketch.merged(list(past.sketches_of(list(group)).values()))
+    entry, _ = entry_of(total, period, None, None, max(entry.heaviest for entry in group.values()))
+    content = stored_bytes(total)
+    with past.changing() as (connection, head):
+        counted = sa.select(sa.func.count())
+        if sum(connection.scalar(counted.where(entries.c.id.in_(some))) or 0 for some in chunks(group)) < len(group):
+            return False
+        merged = [one for one in group.values() if one.source != COMPACTED]
+        write(connection, head.id, [(replace(entry, source=COMPACTED), content)], gone=group, merged=merged)
+    return True
+
+
+def forget_keys(journal: "Journal", now: datetime | None) -> None:
+    """Forget the keys of feedback whose periods are so old that it is refused, and refuse them from now on."""
+    with journal.changing() as (connection, head):
+        # A day more than what is refused, so that no key is forgotten while its rows are still taken.
+        limit = (now or datetime.now(UTC)) - timedelta(days=head.settings.key_days + 1.0)
+        own = (keys.c.head == head.id) & keys.c.source.startswith(FEEDBACK)
+        known = connection.scalars(sa.select(keys.c.period).where(own).distinct())
+        old = [text for text in known if is_timestamp(text) and (period_position(text) or 0.0) < limit.timestamp()]
+        for some in chunks(old):
+            connection.execute(keys.delete().where(own, keys.c.period.in_(some)))
+        if old:  # a longer key_days does not bring them back
+            until = max(limit.timestamp(), head.keys_forgotten or 0.0)
+            connection.execute(heads.update().where(heads.c.id == head.id).values(keys_forgotten=until))
+
+
+def forget_periods(journal: "Journal", before: Any) -> dict[str, int]:
+    """Delete the rows and keys of all periods earlier than one; return how many periods, rows and keys."""
+    limit = period_text(before)
+    gone: dict[str, int] = {"periods": 0, "rows": 0, "keys": 0}
+    with journal.changing() as (connection, head):
+        for table, name, number in ((entries, "rows", sa.func.sum(entries.c.rows)), (keys, "keys", sa.func.count())):
+            own = table.c.head == head.id
+            known = set(connection.scalars(sa.select(table.c.period).where(own).distinct()))
+            earlier = set(periods_between(sorted_periods([*known, limit]), None, limit)) - {limit}
+            gone["periods"] += len(earlier) if table is entries else 0
+            for some in map(table.c.period.in_, chunks(earlier)):
+                gone[name] += int(connection.scalar(sa.select(number).select_from(table).where(own, some)) or 0)
+                connection.execute(table.delete().where(own, some))
+        summarise(connection, head.id)
+    return gone

@@ -159,7 +159,10 @@ class Database:
 
     def exists(self) -> bool:
         """Tell whether there is a store; refuse one of another schema, and what is none."""
-        file = self._identity()
+        file = None  # what tells the file at the path from another one that takes its place
+        with suppress(FileNotFoundError):
+            found = None if self.path is None else os.stat(self.path)
+            file = None if found is None else (found.st_dev, found.st_ino)
         if self._is_current and (self.path is None or (file is not None and file == self._file)):
             return True
         if self._is_current:  # the file was deleted or replaced: what is open is no longer what the path names
@@ -170,13 +173,13 @@ class Database:
             if file is None:
                 return False
         with self.translated(), self._begin(write=False) as connection:
-            found = self._schema(connection)
-        if found not in (None, str(SCHEMA)):
+            number = self._schema(connection)
+        if number not in (None, str(SCHEMA)):
             raise FileFormatError(
-                f"{self.name} has tables of schema {found}, and this mcnet reads schema {SCHEMA}; use the mcnet that "
+                f"{self.name} has tables of schema {number}, and this mcnet reads schema {SCHEMA}; use the mcnet that "
                 "made it, or add the logs to a new store"
             )
-        self._is_current, self._file = found is not None, file
+        self._is_current, self._file = number is not None, file
         return self._is_current
 
     def _open(self, *, create: bool) -> None:
@@ -187,14 +190,6 @@ class Database:
             raise InputError(f"there is no store in {self.name}; adding rows or a version to it makes one")
         self._create()
         self.exists()
-
-    def _identity(self) -> tuple[int, int] | None:
-        """Return what tells the file at the path from another one that takes its place; None if there is none."""
-        try:
-            found = os.stat(self.path) if self.path is not None else None
-        except FileNotFoundError:
-            return None
-        return None if found is None else (found.st_dev, found.st_ino)
 
     def _refuse_other_things(self) -> None:
         assert self.path is not None

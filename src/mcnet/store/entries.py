@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 COMPACTED = "(compacted)"
 """The source of what compacting has merged."""
+FEEDBACK = "feedback "
+"""What the source of feedback begins with; its key follows."""
 
 
 @dataclass(frozen=True)
@@ -154,12 +156,6 @@ def entry_of(
     if largest_weight is not None and largest_weight > entry.heaviest:
         entry = replace_fields(entry, largest_weight=float(largest_weight))
     return entry, sketch
-
-
-def check_guards(allowed: set[str]) -> None:
-    """Refuse names of guards that there are not."""
-    if not allowed <= set(GUARDS):
-        raise InputError(f"allow is {sorted(allowed - set(GUARDS))[0]!r}; there are {' and '.join(GUARDS)}")
 
 
 def check_weights(fresh: Iterable[Entry], largest: float | None) -> None:

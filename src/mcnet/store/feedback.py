@@ -16,13 +16,10 @@ from mcnet.errors import InputError, McnetError
 from mcnet.rows.periods import is_timestamp, period_position, period_text
 from mcnet.sketch.sketch import Sketch
 from mcnet.store.additions import Before, SourceRows, shape_of, take
-from mcnet.store.entries import Added, Entry, OtherRowsError, check_first_period, check_periods, entry_of
+from mcnet.store.entries import FEEDBACK, Added, Entry, OtherRowsError, check_first_period, check_periods, entry_of
 
 if TYPE_CHECKING:
     from mcnet.store.store import Head, Store
-
-FEEDBACK = "feedback "
-"""What the source of feedback begins with; its key follows."""
 
 
 class FeedbackRows(SourceRows):

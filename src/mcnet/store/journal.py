@@ -16,11 +16,9 @@ from mcnet.rows.logs import FilePaths
 from mcnet.rows.periods import period_text, periods_between, sorted_periods
 from mcnet.sketch.sketch import Sketch
 from mcnet.sketch.sketch_file import sketch_of_bytes
-from mcnet.store.additions import SourceRows, add_rows, chunks, shape_of, summarise
+from mcnet.store.additions import SourceRows, add_rows, chunks, compact, forget_keys, shape_of, summarise
 from mcnet.store.arrival import ArrivalCurve, corrected_sketch
-from mcnet.store.compaction import compact, forget_keys
-from mcnet.store.entries import COMPACTED, Added, Entry, entry_of, period_factors, sketch_digest, weighted_sum
-from mcnet.store.feedback import FEEDBACK
+from mcnet.store.entries import COMPACTED, FEEDBACK, Added, Entry, entry_of, period_factors, sketch_digest, weighted_sum
 from mcnet.store.files import Addition, NewFiles, Spool, change_of
 from mcnet.store.schema import entries, heads, keys
 from mcnet.store.settings import HeadSettings

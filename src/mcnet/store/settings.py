@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -165,7 +165,12 @@ class HeadSettings:
             if value is None:
                 value = one.metadata["usual"]
             else:
-                self.given[one.name] = value = _checked(one, value)
+                try:
+                    self.given[one.name] = value = one.metadata["check"](value)
+                except InputError:
+                    raise
+                except (ValueError, TypeError) as error:
+                    raise InputError(f"{one.name} is {value!r}; it must be {error}") from None
             object.__setattr__(self, one.name, value)
         if "value" in self.given and "value_per_positive" in self.given:
             raise InputError("value and value_per_positive were both given; give the one that is known")
@@ -270,12 +275,3 @@ SETTINGS = {one.name: one for one in fields(HeadSettings)}
 """Every setting by its name."""
 OF_THE_LOOP = ("delay", "method", "look", "max_shift", "tolerance", "min_periods", "alpha", "key_days")
 """Those that say nothing of logs."""
-
-
-def _checked(one: Field[Any], value: Any) -> Any:
-    try:
-        return one.metadata["check"](value)
-    except InputError:
-        raise
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{one.name} is {value!r}; it must be {error}") from None

@@ -96,7 +96,7 @@ class Store:
     @property
     def heads(self) -> list[str]:
         """Return the names of all heads, sorted; none if there is no store yet."""
-        return sorted(head.name for head in self.read_heads())
+        return sorted(row.name for row in self.database.rows(sa.select(heads.c.name)))
 
     def chosen_head(self, head: str | None = None) -> str:
         """Return the head that is meant: the one named, the only one, or the default one.
@@ -123,7 +123,7 @@ class Store:
         ----------
         name : of the head.
         """
-        return next(map(_head_of, self.database.rows(_named(name))), None)
+        return next(iter(self.read_heads(name)), None)
 
     def require_head(self, name: str) -> Head:
         """Return a head; refuse one that is not there.
@@ -132,11 +132,10 @@ class Store:
         ----------
         name : of the head.
         """
-        with self.database.reading() as connection:  # refuses a store that is not there
-            found = connection.execute(_named(name)).one_or_none()
-        if found is None:
+        for head in self.read_heads(name):
+            return head
+        with self.database.reading():  # refuses a store that is not there
             raise InputError(f"{self.name} has no head {name!r}; it has {', '.join(self.heads) or 'none'}")
-        return _head_of(found)
 
     def configure(self, head: str | None = None, settings: HeadSettings | None = None, **given: Any) -> HeadSettings:
         """Change settings of a head; the first one of a store is made by it.
@@ -307,9 +306,16 @@ class Store:
         with self.database.learning(number, wait_seconds) as fence:
             yield Lease(name, fence)
 
-    def read_heads(self) -> list[Head]:
-        """Return all heads as they are now, by name; none if there is no store yet."""
-        return [_head_of(one) for one in self.database.rows(sa.select(heads).order_by(heads.c.name))]
+    def read_heads(self, *names: str) -> list[Head]:
+        """Return the heads of these names, all if there are none, as they are now, by name; none without a store.
+
+        Parameters
+        ----------
+        names : of the heads.
+        """
+        query = sa.select(heads).where(heads.c.name.in_(names) if names else sa.true()).order_by(heads.c.name)
+        rows = self.database.rows(query)
+        return [Head(**{**row._mapping, "settings": HeadSettings.of(json.loads(row.settings))}) for row in rows]
 
     def changes(self, poll_seconds: float = 0.5) -> Changes:
         """Return what waits for pointers that have moved.
@@ -404,7 +410,7 @@ class Store:
         -------
         dict : how many periods, rows and keys were deleted.
         """
-        from mcnet.store.compaction import forget_periods
+        from mcnet.store.additions import forget_periods
 
         return forget_periods(self.journal(head), before)
 
@@ -479,11 +485,3 @@ def of_head(query: sa.Select[Any], head: str) -> sa.Select[Any]:
     """Return a query of one table, restricted to the rows of the head of a name."""
     (table,) = query.get_final_froms()
     return query.where(table.c.head == sa.select(heads.c.id).where(heads.c.name == head).scalar_subquery())
-
-
-def _named(name: str) -> sa.Select[Any]:
-    return sa.select(heads).where(heads.c.name == name)
-
-
-def _head_of(found: Any) -> Head:
-    return Head(**{**found._mapping, "settings": HeadSettings.of(json.loads(found.settings))})

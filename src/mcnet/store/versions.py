@@ -4,6 +4,7 @@ import getpass
 import hashlib
 import json
 import os
+import re
 import socket
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -103,6 +104,7 @@ class Version:
         return str(self.number)
 
 
+_NUMBER = re.compile("[1-9][0-9]{0,8}")
 _DESCRIPTION = [versions.c[part.name] for part in fields(Version)]
 
 
@@ -168,7 +170,7 @@ class Registry(OfHead):
 
         Earlier ones that were pruned are left out.
         """
-        *earlier, last = self._pointer().versions or (None,)
+        *earlier, last = self.pointer().versions or (None,)
         if last is None:
             return []
         known = {version.number: version for version in self.versions}
@@ -177,7 +179,7 @@ class Registry(OfHead):
     @property
     def current(self) -> Version:
         """Return the version that is served."""
-        number = self.current_number
+        number = self.pointer().current
         if number is None:
             raise InputError(f"no version of {self.path} is current; promote one")
         return self._version(number)
@@ -185,17 +187,17 @@ class Registry(OfHead):
     @property
     def current_number(self) -> int | None:
         """Return the number of the version that is served, even if it was deleted; None before the first one."""
-        return self._pointer().current
+        return self.pointer().current
 
     @property
     def held(self) -> Hold | None:
         """Return why updates must leave the current version as it is; None if they need not."""
-        return self._pointer().held
+        return self.pointer().held
 
     @property
     def withdrawn(self) -> tuple[int, ...]:
         """Return the numbers of versions that were rolled back from, and not promoted since."""
-        return self._pointer().withdrawn
+        return self.pointer().withdrawn
 
     def version(self, name: int | str) -> Version:
         """Return a version by its number, or the "latest" or the "current" one.
@@ -206,14 +208,17 @@ class Registry(OfHead):
         """
         if name == "current":
             return self.current
+        if name == "latest":
+            found = self.newest(1)
+        else:
+            number = int(name) if _NUMBER.fullmatch(str(name)) else 0
+            found = [Version(*one) for one in self._rows(sa.select(*_DESCRIPTION).where(versions.c.number == number))]
+        if found:
+            return found[0]
         self.store.require_head(self.head)
-        known = {str(number): number for number in self.numbers}
-        number = max(known.values(), default=None) if name == "latest" else known.get(str(name))
-        if number is None:
-            numbers = list(known)
-            listed = ", ".join(numbers) if len(numbers) <= 10 else f"{len(numbers):,}, {numbers[0]} to {numbers[-1]}"
-            raise InputError(f"{self.path} has no version {str(name)!r} of {self.head}; it has {listed or 'none'}")
-        return self._version(number)
+        numbers = [str(number) for number in self.numbers]
+        listed = ", ".join(numbers) if len(numbers) <= 10 else f"{len(numbers):,}, {numbers[0]} to {numbers[-1]}"
+        raise InputError(f"{self.path} has no version {str(name)!r} of {self.head}; it has {listed or 'none'}")
 
     def content(self, version: int | str = "current") -> bytes:
         """Return the model file of a version, checked against the digest that it was added with.
@@ -279,10 +284,14 @@ class Registry(OfHead):
                 problems.append(str(error))
         return problems
 
-    def _pointer(self) -> Pointer:
-        return self._pointer_of(self.store.require_head(self.head))
+    def pointer(self, head: Head | None = None) -> Pointer:
+        """Return what the head points to now, or pointed to when it was read.
 
-    def _pointer_of(self, head: Head) -> Pointer:
+        Parameters
+        ----------
+        head : the head as it was read, if it was.
+        """
+        head = head or self.store.require_head(self.head)
         try:
             return msgspec.json.decode(head.pointer, type=Pointer)
         except (msgspec.MsgspecError, TypeError) as error:
@@ -321,7 +330,7 @@ class Registry(OfHead):
                 version = _described(1 + (newest[0].number if newest else 0), digest, checked, note)
                 connection.execute(versions.insert().values(head=head.id, model=content, **vars(version)))
                 self._record(connection, head, "added", version.number, note=note)
-            if self._pointer_of(head).current is None:
+            if self.pointer(head).current is None:
                 first = Pointer((version.number,))
                 self._move(connection, head, first, "promoted", version.number, note="the first version")
         return version
@@ -345,7 +354,7 @@ class Registry(OfHead):
             chosen = self.version(version)
             model = self.load(chosen.number)  # a version that cannot be served is never pointed to
             try:
-                pointer = self._pointer_of(head)
+                pointer = self.pointer(head)
             except FileFormatError:
                 pointer = Pointer()  # damaged: it is written anew
             problem = "" if force or pointer.current is None else other_requests(model, self._served(pointer.current))
@@ -389,7 +398,7 @@ class Registry(OfHead):
         bool : whether the version is current now.
         """
         with self.changing() as (connection, head):
-            pointer = self._pointer_of(head)
+            pointer = self.pointer(head)
             if pointer.held is not None or pointer.current != (None if after is None else after.number):
                 return False
             self.load(version.number)
@@ -409,7 +418,7 @@ class Registry(OfHead):
         Version : the current version.
         """
         with self.changing() as (connection, head):
-            pointer = self._pointer_of(head)
+            pointer = self.pointer(head)
             if len(pointer.versions) < 2:
                 raise InputError(f"no version of {self.path} was current before this one; promote one by number")
             chosen = self.version(pointer.versions[-2])
@@ -432,7 +441,7 @@ class Registry(OfHead):
         Hold : since when and why it is held; an earlier hold stays as it is.
         """
         with self.changing() as (connection, head):
-            current, pointer = self.current, self._pointer_of(head)
+            current, pointer = self.current, self.pointer(head)
             if pointer.held is not None:
                 return pointer.held
             held = Hold(now(), f"version {current.name} was held", note)
@@ -453,7 +462,7 @@ class Registry(OfHead):
         bool : whether there was a hold.
         """
         with self.changing() as (connection, head):
-            pointer = self._pointer_of(head)
+            pointer = self.pointer(head)
             if pointer.held is None:
                 return False
             self._move(connection, head, replace(pointer, held=None), "released", pointer.current, note=note)
@@ -475,7 +484,7 @@ class Registry(OfHead):
         if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
             raise InputError(f"keep is {keep!r}; it must be the number of versions to keep, at least 1")
         with self.changing() as (connection, head):
-            pointer = self._pointer_of(head)
+            pointer = self.pointer(head)
             kept = pointer.versions[-2:]
             gone = sorted(set(self.numbers[:-keep]) - set(kept))
             if gone:

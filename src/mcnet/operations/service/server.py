@@ -29,12 +29,7 @@ _EARLY_SECONDS, _LONGEST_WAIT_SECONDS, _LOOK_SECONDS = 5.0, 10.0, 0.1
 
 
 def run_service(settings: ServiceSettings) -> None:
-    """Serve until SIGINT or SIGTERM; requests in flight are finished first.
-
-    Parameters
-    ----------
-    settings : the store, the address and the limits.
-    """
+    """Serve until SIGINT or SIGTERM; requests in flight are finished first."""
     from mcnet.operations.service.metrics import FOLDER_VARIABLE
 
     settings = _checked(settings)
