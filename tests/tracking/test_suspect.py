@@ -104,12 +104,18 @@ def test_an_explanation_has_the_suspect_periods_and_why(tracker):
     assert f"suspect: the period {CLEAN}, waiting: positives are 0 where" in str(found)
 
 
-def suspicion(slopes, slope, error, *, whole=(6_000.0, 330.0, 330.0), value=None, levels=(0.0,)):
+def suspicion(slopes, slope, error, *, slope_error=0.0, whole=(6_000.0, 330.0, 330.0), value=None, levels=(0.0,)):
     """Return what is suspect beside periods of these slopes and levels."""
     usual = {"rows": 6_000.0, "rate": 0.055, "value": 0.0, "scores": 0.1, "missing": 0.0, "unseen": 0.0}
     look = Look(
         [
-            {**usual, "slope": one, "level": (level := levels[place % len(levels)]), "miss": abs(level)}
+            {
+                **usual,
+                "slope": one,
+                "slope_error": slope_error,
+                "level": (level := levels[place % len(levels)]),
+                "miss": abs(level),
+            }
             for place, one in enumerate(slopes)
         ]
     )
@@ -127,6 +133,11 @@ def test_a_slope_that_may_be_none_is_suspect_where_slopes_hardly_vary():
     assert suspicion(STEADY, 0.0, 0.25) is None  # few positives cannot tell
     assert suspicion(VARYING, 0.1, 0.15) is None
     assert suspicion(VARYING, -1.0, 0.1).kind == "slope"
+
+
+def test_slopes_that_vary_as_few_positives_let_them_hide_no_flipped_labels():
+    assert suspicion(VARYING, -0.4, 0.1) is None  # a stream whose slopes do vary
+    assert suspicion(VARYING, -0.4, 0.1, slope_error=0.3).kind == "slope"
 
 
 def test_a_level_is_suspect_beyond_any_change_and_where_such_levels_are_rare():

@@ -123,6 +123,7 @@ class Measured:
             "miss": abs(self.whole.change()),
             "value": max((change for *_, change in self.values), key=abs, default=0.0),
             **{name: getattr(self, name) for name in ("slope", "scores", "missing", "unseen")},
+            "slope_error": None if self.slope is None else self.slope_error,
         }
 
 
@@ -248,6 +249,7 @@ class Look:
     def _compared(self, found: Measured) -> tuple[set[str], dict[str, float]]:
         """Return the quantities that deviate beyond a change and farther than they usually do, and what is usual."""
         far, usual, now = set(), {}, found.usual()
+        del now["slope_error"]
         if found.slope is not None:
             now["slope"] = found.slope + ERRORS * found.slope_error
         for name, value in now.items():
@@ -257,7 +259,11 @@ class Look:
             if value is not None and len(known):
                 away = centre - value if name == "slope" else abs(value) if centre == 0.0 else value - centre
                 least = LEAST.get(name, 0.0) * (centre if name in ("rows", "slope") else 1.0)
-                if away > max(least, FARTHER * float(np.quantile(np.abs(known - centre), 0.95))):
+                deviations = np.abs(known - centre)
+                if name == "slope":  # as of the level, the part that the noise of labels does not explain
+                    errors = np.array([one["slope_error"] for one in self.past if one["slope"] is not None])
+                    deviations = np.maximum(deviations - ERRORS * errors, 0.0)
+                if away > max(least, FARTHER * float(np.quantile(deviations, 0.95))):
                     far.add(name)
         return far, usual
 
