@@ -494,7 +494,6 @@ EVERY = option(
     "PERIOD", "Cut --time to periods: 15m, 1h, 1d (the default), 1w, 1mo, or a number for a column that counts."
 )
 TIMESTAMPS = option("COLUMN", "The column of timestamps.")
-PERIOD_LENGTH = option("PERIOD", "The length of a period: 15m, 1h, 1d, 1w.")
 ONE_PERIOD = option("P", "The period of all rows; for sketches, and logs without a time.")
 SOURCE = option("NAME", "The name of the source; by default its path.")
 AGE = option("N", "For positives that arrive late: they were counted N periods after the end.", min=0.0)
