@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
-from mcnet._shared.arrays import FloatArray, IntArray, sums_by
+from mcnet._shared.arrays import FloatArray, IntArray, sigmoid, sums_by
 from mcnet.bayes.fields import combine, telling, without_rare
 from mcnet.bayes.likelihood import make_cells
 from mcnet.bayes.model import Incidence, Panels, State, make_panels, make_shapes, step_basis
 from mcnet.bayes.newton import Balance, Posterior, maximise, refine_balance
 from mcnet.bayes.posterior import BayesFit, Covariance
 from mcnet.bayes.prior import WIDE_COMMON, EmpiricalBayes, Prior, Strengths, default_strengths
-from mcnet.calibrators.period_effects import fitted_level
 from mcnet.curves.family import Combination, CurveFamily
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
@@ -28,6 +27,8 @@ AFFORDED = ((100, 48, 8), (2_000, 36, 6), (np.inf, 24, 4))
 curve."""
 LARGEST_LIFT = 0.1
 """An offset cannot correct more than this many logits."""
+_NEWTON_STEPS = 30
+_LARGEST_STEP = 2.0
 
 
 def fit_bayes(
@@ -122,6 +123,30 @@ def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expecte
     """
     offset, _ = fitted_level(calibrated, weight, weight * (expected / float(weight.sum())))
     return model.shifted(offset) if abs(offset) < LARGEST_LIFT else model
+
+
+def fitted_level(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> tuple[float, float]:
+    """Return the constant that makes shifted logits expect the positives there are, and the information about it.
+
+    A group of one class only has no finite level: half a positive and half a negative are added.
+
+    >>> level, _ = fitted_level(np.zeros(2), np.array([50.0, 50.0]), np.array([20.0, 20.0]))
+    >>> round(level, 2)
+    -0.41
+    """
+    total, seen = float(weight.sum()), float(positives.sum())
+    if not 0.5 <= seen <= total - 0.5:
+        seen, share = seen + 0.5, (total + 1.0) / total
+        weight = weight * share
+    level = information = 0.0
+    for _ in range(_NEWTON_STEPS):
+        p = sigmoid(logits + level)
+        information = max(float(weight @ (p * (1.0 - p))), 1e-300)
+        step = float(np.clip((seen - float(weight @ p)) / information, -_LARGEST_STEP, _LARGEST_STEP))
+        level += step
+        if abs(step) < 1e-7:
+            break
+    return level, information
 
 
 @cache

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, sigmoid, softplus
+from mcnet.bayes.fit import fitted_level
 from mcnet.bayes.posterior import BayesFit
-from mcnet.calibrators.period_effects import fitted_level, level_error
+from mcnet.calibrators.period_effects import level_error
 from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mcnet._shared.arrays import FloatArray, sigmoid, sums_by
+from mcnet._shared.arrays import FloatArray, sums_by
 from mcnet.errors import InputError
 from mcnet.model.model import CalibrationModel
 from mcnet.sketch.sketch import Sketch
@@ -84,8 +84,6 @@ def _sum(sketches: Sequence[Sketch]) -> Sketch:
 
 FEWEST_GROUPS = 3
 """The variance of a level is not estimated from fewer groups of periods."""
-_NEWTON_STEPS = 30
-_LARGEST_STEP = 2.0
 
 
 @dataclass(frozen=True)
@@ -158,30 +156,6 @@ def _positive(above: float, below: float) -> float:
 def _predicted(model: CalibrationModel, sketch: Sketch) -> FloatArray:
     columns = [column for column in sketch.contexts.columns(sketch.context) if column.name in model.fields]
     return model.predict(sketch.score, columns or None, score_type="probability")
-
-
-def fitted_level(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> tuple[float, float]:
-    """Return the constant that makes shifted logits expect the positives there are, and the information about it.
-
-    A group of one class only has no finite level: half a positive and half a negative are added.
-
-    >>> level, _ = fitted_level(np.zeros(2), np.array([50.0, 50.0]), np.array([20.0, 20.0]))
-    >>> round(level, 2)
-    -0.41
-    """
-    total, seen = float(weight.sum()), float(positives.sum())
-    if not 0.5 <= seen <= total - 0.5:
-        seen, share = seen + 0.5, (total + 1.0) / total
-        weight = weight * share
-    level = information = 0.0
-    for _ in range(_NEWTON_STEPS):
-        p = sigmoid(logits + level)
-        information = max(float(weight @ (p * (1.0 - p))), 1e-300)
-        step = float(np.clip((seen - float(weight @ p)) / information, -_LARGEST_STEP, _LARGEST_STEP))
-        level += step
-        if abs(step) < 1e-7:
-            break
-    return level, information
 
 
 def level_error(levels: Sequence[tuple[float, float]]) -> float:

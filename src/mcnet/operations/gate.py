@@ -12,7 +12,6 @@ from scipy.special import stdtrit
 from mcnet._shared.arrays import FloatArray, IndexArray
 from mcnet._shared.messages import UNIT_OF_DIFFERENCES, signed_differences
 from mcnet.errors import McnetError
-from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.model.model_file import model_text, other_requests, parse_model
 from mcnet.operations.learning import Judged, sketch_log_loss
@@ -143,7 +142,7 @@ def _size(move: float) -> float:
 def shift_between(current: CalibrationModel, candidate: CalibrationModel, rows: Sketch) -> Shift:
     """Return how far mean probabilities move, weighed by rows: of all, of every field value and of every context."""
     rows = _of_models(rows, current, candidate)
-    old, new = (rows.weight * predict_cells(model, rows) for model in (current, candidate))
+    old, new = (rows.weight * model.predict_cells(rows) for model in (current, candidate))
     overall = float(new.sum() / old.sum()) - 1.0
     moved = [(ALL_ROWS, overall)]
     for names, codes in _groups(rows):
@@ -193,7 +192,7 @@ def gains(rows: Sketch, current: CalibrationModel, candidate: CalibrationModel) 
     Of all rows, of every field value and of every context of the period, by name.
     """
     rows = _of_models(rows, current, candidate)
-    parts = [rows.positives, *(rows.weight * predict_cells(model, rows) for model in (current, candidate))]
+    parts = [rows.positives, *(rows.weight * model.predict_cells(rows) for model in (current, candidate))]
     found = {}
     for names, codes in [([ALL_ROWS], np.zeros(len(rows), dtype=np.intp)), *_groups(rows)]:
         sums = (np.bincount(codes, weights=part, minlength=len(names)).tolist() for part in parts)
@@ -222,7 +221,7 @@ def invalid(candidate: CalibrationModel, rows: Sketch, current: CalibrationModel
     if lacking:
         return f"the new model lacks the field {lacking[0]!r} of the rows"
     try:
-        probability = predict_cells(served, rows)
+        probability = served.predict_cells(rows)
     except McnetError as error:
         return f"the new model cannot predict the rows of the journal: {error}"
     if not (np.isfinite(probability).all() and (probability > 0.0).all() and (probability < 1.0).all()):
@@ -397,7 +396,7 @@ def _losses(journal: Journal, periods: Sequence[str], model: CalibrationModel) -
     for period, sketch in journal.sketches(periods[0], periods[-1]):
         if period in periods and set(model.fields) <= set(sketch.contexts.names):
             rows = coarse(sketch.unfolded())
-            result[period] = sketch_log_loss(rows, predict_cells(model, rows))
+            result[period] = sketch_log_loss(rows, model.predict_cells(rows))
     return result
 
 

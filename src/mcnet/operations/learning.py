@@ -1,5 +1,6 @@
 """Learn from the journal in the loop: forecasts judged, checkpoints of the tracker."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -13,9 +14,7 @@ import numpy as np
 
 from mcnet._shared.arrays import FloatArray, sigmoid
 from mcnet.errors import FileFormatError, McnetError
-from mcnet.metrics.calibration_error import pcoc
 from mcnet.metrics.scores import CLIP
-from mcnet.metrics.sums import group_sums
 from mcnet.model.model import CalibrationModel
 from mcnet.rows.periods import HALF_A_PERIOD, periods_between
 from mcnet.sketch.sketch import Sketch
@@ -32,6 +31,8 @@ from mcnet.tracking.tracker_file import tracker_of_state, tracker_state
 
 Pcoc = tuple[float | None, float | None, float | None]
 """A PCOC and the ends of its interval; None for what is not finite."""
+LEVEL, NORMAL_QUANTILE = 0.95, 1.959963984540054
+"""Of these intervals, and where a normal variable has its ends."""
 
 
 @dataclass(frozen=True)
@@ -77,27 +78,25 @@ def sketch_log_loss(sketch: Sketch, probability: FloatArray) -> float:
 
 
 def period_pcoc(sketch: Sketch, probability: FloatArray) -> Pcoc:
-    """Return predicted over observed positives of a period, with the interval of independent rows."""
-    ratio = pcoc(group_sums(probability, sketch.rate, None, sketch.weight))
-    value, low, high = (end if np.isfinite(end) else None for end in (ratio.value, ratio.low, ratio.high))
-    return value, low, high
+    """Return predicted over observed positives of a period, with the 95 % interval of independent rows.
+
+    It is that of `mcnet.metrics.calibration_error.pcoc`: the delta method's on the logarithm.
+    """
+    positives = np.minimum(sketch.positives, sketch.weight)
+    predicted, observed = float(sketch.weight @ probability), float(positives.sum())
+    if observed <= 0.0:
+        return None, predicted / -math.log(0.5 * (1.0 - LEVEL)), None
+    of_predicted, of_both = float(sketch.weight @ probability**2), float(positives @ probability)
+    variance = 1.0 / observed + of_predicted / predicted**2 - 2.0 * of_both / (observed * predicted)
+    with np.errstate(over="ignore"):  # much less weight than a row says nothing
+        reach = float(np.exp(NORMAL_QUANTILE * np.sqrt(max(variance, 0.0))))
+    value = predicted / observed
+    return value, value / reach, value * reach if math.isfinite(reach) else None
 
 
 # Saved states of the tracker, also older ones, so that rows which arrive late do not cost a replay of everything. Each
 # has the periods that were judged on the way to it, and is of use as long as the periods that it learnt are the same in
 # the journal. They are a cache: whatever is lost is learnt again from the journal.
-
-
-def _latest_state(
-    state: LoopState, digests: Mapping[str, str], settings: tuple[str, tuple[float, ...] | None, int]
-) -> tuple[Learner, list[Judged]] | None:
-    """Return the latest state that has learnt what the journal still has, with these settings."""
-    for learner, judged in _saved_states(state, []):
-        if (learner.method, learner.given_memories, learner.delay) != settings:
-            continue
-        if learner.clock.last is not None and digests.get(learner.clock.last) == learner.journal_digest:
-            return learner, judged
-    return None
 
 
 def _saved_states(state: LoopState, problems: list[str]) -> Iterator[tuple[Learner, list[Judged]]]:
@@ -199,8 +198,13 @@ def learn_journal(
     periods = periods_between(list(digests), None, until)
     if not periods:
         return None
-    known = _latest_state(state, {period: digests[period] for period in periods}, (method, None, delay))
-    learnt = Learnt(Learner(method, None, delay), []) if known is None else Learnt(*known)
+    learnt = Learnt(Learner(method, None, delay), [])
+    for learner, judged in _saved_states(state, []):  # the latest that has learnt what the journal still has
+        last = learner.clock.last
+        alike = (learner.method, learner.given_memories, learner.delay) == (method, None, delay)
+        if alike and last in periods and digests[last] == learner.journal_digest:
+            learnt = Learnt(learner, judged)
+            break
     last = learnt.learner.clock.last
     left = periods if last is None else periods[periods.index(last) + 1 :]
     if not left:

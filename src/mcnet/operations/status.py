@@ -44,7 +44,7 @@ _moved: dict[tuple[str, str], list[tuple[str, float]]] = {}
 
 def run_document(journal: Journal, learnt: Learnt | None, watched: Watched | None) -> dict[str, Any]:
     """Return what a run knows as JSON-able values; `status_of` adds what may change without a run."""
-    entries = journal.entries()
+    entries, suspects = journal.entries(), [] if learnt is None else learnt.learner.look.suspects[::-1]
     document: dict[str, Any] = finite(
         {
             "journal": {
@@ -54,7 +54,7 @@ def run_document(journal: Journal, learnt: Learnt | None, watched: Watched | Non
             },
             "periods": [] if learnt is None else _periods(learnt),
             "monitor": None if watched is None else _monitor(watched.monitor),
-            "suspects": [] if learnt is None else _suspects(learnt),
+            "suspects": [{"period": one.period, "cause": one.cause, "state": one.state} for one in suspects],
             "following": None if learnt is None else _following(learnt),
             "money": None if watched is None else watched.money,
         }
@@ -220,12 +220,6 @@ def _periods(learnt: Learnt) -> list[dict[str, Any]]:
         }
         for one in learnt.judged[-SHOWN_PERIODS:]
     ]
-
-
-def _suspects(learnt: Learnt) -> list[dict[str, Any]]:
-    """Return the latest suspect periods: the likely cause, and what became of each."""
-    suspects = learnt.learner.look.suspects[::-1]
-    return [{"period": one.period, "cause": one.cause, "state": one.state} for one in suspects]
 
 
 def _following(learnt: Learnt) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from mcnet._shared.arrays import FloatArray
 from mcnet._shared.messages import warn
 from mcnet.errors import FileFormatError, InputError
 from mcnet.metrics.actions import MONEY_PERIODS, MoneyOverTime
-from mcnet.metrics.evaluation import predict_cells
 from mcnet.model.model import CalibrationModel
 from mcnet.operations.learning import period_pcoc, sketch_log_loss
 from mcnet.rows.periods import HALF_A_PERIOD, elapsed_periods, periods_between, sorted_periods
@@ -126,7 +125,7 @@ def watch(
         if model is None or not _fits(model, sketch):
             monitor.last_period = period  # a model of other fields cannot be judged by these rows
             continue
-        probability = predict_cells(model, rows)
+        probability = model.predict_cells(rows)
         monitor.update(sketch, period, probability, version=version.name)
         valued |= sketch.value_kind is not None
         served.append(Served(period, version.number, loss, *period_pcoc(rows, probability)))
@@ -147,7 +146,7 @@ def _loss(model: CalibrationModel | None, sketch: Sketch) -> float | None:
     if model is None or not _fits(model, sketch):
         return None
     rows = coarse(sketch.unfolded())
-    return sketch_log_loss(rows, predict_cells(model, rows))
+    return sketch_log_loss(rows, model.predict_cells(rows))
 
 
 def _money(

@@ -246,7 +246,8 @@ class Journal(OfHead):
 
     def arrival(self) -> ArrivalCurve | None:
         """Return the share of positives that has arrived by age; None unless a period was counted at several ages."""
-        return ArrivalCurve.learn(self.all_counts().values())
+        counts = self.all_counts().values()
+        return None if all(entry.age is None for entry in counts) else ArrivalCurve.learn(counts)
 
     @property
     def periods(self) -> list[str]:
@@ -284,7 +285,9 @@ class Journal(OfHead):
             numbers[entry.period].append(number)
         for period in periods_between(sorted_periods(list(numbers)), since, until):
             parts = past.sketches_of(numbers[period])
-            yield period, Sketch.merged([corrected_sketch(p, latest[n].age, arrival) for n, p in parts.items()])
+            if arrival is not None:
+                parts = {n: corrected_sketch(part, latest[n].age, arrival) for n, part in parts.items()}
+            yield period, Sketch.merged(list(parts.values()))
 
     def sketch(
         self,
