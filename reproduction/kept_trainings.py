@@ -147,7 +147,7 @@ def _floats(values: Sequence[Any]) -> FloatArray:
 
 def _given(task: Task) -> dict[str, str]:
     """Return what decides every training: code, torch and rows."""
-    return {"mcnet": f"{__version__} {_sources()}", "torch": torch.__version__, "rows": task.digest}
+    return {"mcnet": f"{__version__} {_sources()}", "torch": str(torch.__version__), "rows": task.digest}
 
 
 @cache

@@ -153,7 +153,7 @@ def test_a_tracker_has_a_table_and_names_midnight_among_hours():
     for hour in ("2026-11-15T22:00", "2026-11-15T23:00", "2026-11-16"):
         tracker.update(SCORES[:500], LABELS[:500], period=hour)
     assert repr(tracker) == "Tracker(3 periods until 2026-11-16T00:00, no field)"
-    assert "weights of curves" in tracker._repr_html_()
+    assert "weights" in tracker._repr_html_()
     assert "3 periods until 2026-11-16T00:00" in tracker._repr_html_()
 
 
