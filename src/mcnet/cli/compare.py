@@ -5,10 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from mcnet._shared.files import whole_file
 from mcnet.cli import options
+from mcnet.cli.options import Columns
 from mcnet.cli.run import Printer, plain_interrupts, unseen_note
 from mcnet.cli.sources import PAGE, check_output, check_periods, load_model, refuse_one_file, source_of
 from mcnet.cli.thresholds import UNSEEN, Figures, broken_thresholds, end_if_broken, parse_thresholds, threshold_names
@@ -26,32 +25,20 @@ if TYPE_CHECKING:
 
 
 def compare(
-    context: typer.Context,
     logs: list[str] = options.LOGS,
-    score: str | None = options.SCORE,
-    label: str | None = options.LABEL,
-    field: list[str] | None = options.FIELDS,
-    fields: str | None = options.AUTO_FIELDS,
-    exclude: list[str] | None = options.NO_FIELDS,
-    weight: str | None = options.WEIGHT,
-    value: str | None = options.VALUE,
-    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
-    propensity: str | None = options.PROPENSITY,
+    columns: Columns = options.columns(
+        *("field", "fields", "exclude", "value", "value_per_positive", "propensity"),
+        time="The column of time: the report shows the drift.",
+        every="Cut --time to periods: 15m, 1h, 1d, 1w, 1mo, or a number for a column that counts.",
+    ),
     test: list[str] | None = options.option("LOG", "Judge on these rows instead of folds; may be repeated."),
     method: list[str] | None = options.METHODS,
     folds: int = options.option("N", "Split the rows into this many folds.", 5, min=2),
-    logits: bool | None = options.LOGITS,
-    negatives_kept: float = options.NEGATIVES_KEPT,
     report: str | None = options.option("FILE", "Write a page to look at (.html)."),
-    time: str | None = options.option("COLUMN", "The column of time: the report shows the drift."),
-    every: str | None = options.option(
-        "PERIOD", "Cut --time to periods: 15m, 1h, 1d, 1w, 1mo, or a number for a column that counts."
-    ),
     save_best: str | None = options.option("FILE", "Save the chosen method's model."),
     fail_if: list[str] | None = options.THRESHOLDS,
     force: bool = options.FORCE,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Compare methods on held-back rows, and choose one.
 
@@ -66,11 +53,11 @@ def compare(
     """
     from mcnet.selection import select
 
-    printer = options.printer_of(context, json, quiet)
     thresholds = parse_thresholds(fail_if)
     source, judged = source_of(logs, alone=not test), source_of(test, alone=False) if test else None
     sources = [source] if judged is None else [source, judged]
-    check_periods(time, every, *sources)
+    time, every = columns.time, columns.every
+    check_periods(columns, *sources)
     if time is not None and report is None:
         raise InputError("--time is for the drift shown in the report; pass --report too")
     refuse_one_file(report=report, save_best=save_best)
@@ -78,14 +65,14 @@ def compare(
     check_output(save_best, sources, force=force)
     if judged is not None:
         _warn_of_common_files(printer, source, judged)
-    spec = source.with_fields(printer, source.spec(context), fields, time, exclude)
+    spec = source.with_fields(printer, columns)
     if time is not None and every is None:
         every = _period_to_show(printer, sources, time)
     timed = source.read(printer, replace(source.with_time(spec, time, every, None), folds=1 if test else folds))
     if time is not None:
         _warn_of_texts(printer, timed, time)
     timed_test = None if judged is None else _read_test(printer, judged, spec, timed, time, every)
-    number = options.value_number(value)
+    number = options.value_number(columns.value)
     if number is not None:
         timed = timed.with_value(number)
         timed_test = None if timed_test is None else timed_test.with_value(number)
@@ -205,15 +192,15 @@ def _without(sketch: "Sketch", time: str | None) -> "Sketch":
 # Evaluation over time: the periods of a log, of sketches or of a journal.
 
 
-def check_time(source: "RowSource", time: str | None, every: str | None, table: str | None) -> None:
+def _check_time(source: "RowSource", columns: Columns, table: str | None) -> None:
     """Refuse options of time that do not fit together, before anything is read."""
-    check_periods(time, None, source)
+    check_periods(replace(columns, every=None), source)
     if source.journal is not None:
         return
-    if (time is None) != (every is None):
-        lacking = "--every, the length of a period," if every is None else "--time, the column of time,"
+    if (columns.time is None) != (columns.every is None):
+        lacking = "--every, the length of a period," if columns.every is None else "--time, the column of time,"
         raise InputError(f"to judge periods {lacking} is needed too")
-    if table is not None and time is None:
+    if table is not None and columns.time is None:
         raise InputError("--table has the figures of periods; pass --time and --every too")
 
 
@@ -252,24 +239,18 @@ def write_table(path: str, table: "pl.DataFrame") -> None:
 
 
 def evaluate(
-    context: typer.Context,
     logs: list[str] = options.LOGS,
-    score: str | None = options.SCORE,
-    label: str | None = options.LABEL,
+    columns: Columns = options.columns_as_fitted(
+        *("value", "value_per_positive", "propensity"),
+        field="Judge inside this field; may be repeated.",
+        time="The column of time: judge each period, too.",
+        every="The length of a period: 15m, 1h, 1d, 1w, or a number.",
+    ),
     model: str | None = options.JUDGED_MODEL,
-    field: list[str] | None = options.option("COLUMN", "Judge inside this field; may be repeated."),
-    weight: str | None = options.WEIGHT,
-    value: str | None = options.VALUE,
-    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
-    propensity: str | None = options.PROPENSITY,
     actions: bool = options.flag(
         "--actions", "List the field values to act on, by money beyond noise; without --value, by positives."
     ),
     actions_table: str | None = options.option("FILE", "Write that list as a table (.csv, .parquet)."),
-    logits: bool | None = options.LOGITS_OF_MODEL,
-    negatives_kept: float | None = options.NEGATIVES_KEPT_OF_MODEL,
-    time: str | None = options.option("COLUMN", "The column of time: judge each period, too."),
-    every: str | None = options.option("PERIOD", "The length of a period: 15m, 1h, 1d, 1w, or a number."),
     since: str | None = options.SINCE,
     until: str | None = options.UNTIL,
     table: str | None = options.option("FILE", "Write the figures of all periods as a table (.parquet, .csv)."),
@@ -277,8 +258,7 @@ def evaluate(
     level: float = options.option("SHARE", "The level of the intervals.", 0.95),
     fail_if: list[str] | None = options.THRESHOLDS,
     force: bool = options.FORCE,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Measure PCOC, F-RCE, AUC, log-loss and more.
 
@@ -311,11 +291,11 @@ def evaluate(
     from mcnet.rows.periods import MOST_PERIODS
     from mcnet.sketch.views import sketches_by
 
-    printer = options.printer_of(context, json, quiet)
     known = threshold_names() if model is None else [*threshold_names(), UNSEEN]
     thresholds = parse_thresholds(fail_if, known)
     source = source_of(logs)
-    check_time(source, time, every, table)
+    time, every = columns.time, columns.every
+    _check_time(source, columns, table)
     refuse_one_file(table=table, actions_table=actions_table)
     for path in (table, actions_table):
         check_output(path, [source], force=force, endings=[".parquet", ".csv"])
@@ -323,19 +303,19 @@ def evaluate(
         raise InputError("--report shows what a model does to the scores; pass --model too")
     check_output(report, [source], force=force, endings=PAGE)
     loaded = None if model is None else load_model(model)
-    spec = source.spec_as_fitted(context, printer, None if source.finished else loaded)
+    spec = source.spec_as_fitted(columns, printer, None if source.finished else loaded)
     inside = list(spec.fields) or None
     needed = loaded.needed_fields if loaded is not None else ()
     spec = replace(spec, fields=tuple(dict.fromkeys([*spec.fields, *needed])))
     timed = source.read(printer, source.with_time(spec, time, every), since=since, until=until)
-    number = options.value_number(value)
+    number = options.value_number(columns.value)
     if number is None and (actions or actions_table is not None) and timed.value_kind is None:
         number = 1.0
         printer.note("without --value every positive is worth 1: money is a number of positives")
     if number is not None:
         timed = timed.with_value(number)
     sketch = _without(timed, time)
-    if loaded is not None and not source.finished and logits is None and loaded.score_type == "logit":
+    if loaded is not None and not source.finished and columns.logits is None and loaded.score_type == "logit":
         refuse_probabilities(sketch.score, sketch.rows, name=str(spec.score))
     if loaded is not None:
         scores = ScoresSeen(loaded)
@@ -393,17 +373,10 @@ def evaluate(
 
 
 def slices(
-    context: typer.Context,
     logs: list[str] = options.LOG_FILES,
-    score: str | None = options.SCORE,
-    label: str | None = options.LABEL,
+    columns: Columns = options.columns_as_fitted(exclude=options.LEFT_OUT),
     model: str | None = options.JUDGED_MODEL,
-    weight: str | None = options.WEIGHT,
-    exclude: list[str] | None = options.EXCLUDE,
-    logits: bool | None = options.LOGITS_OF_MODEL,
-    negatives_kept: float | None = options.NEGATIVES_KEPT_OF_MODEL,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Find where scores, or a model, are still wrong.
 
@@ -420,13 +393,13 @@ def slices(
     """
     from mcnet.metrics.slices import find_slices
 
-    printer = options.printer_of(context, json, quiet)
     source = source_of(logs)
     loaded = None if model is None else load_model(model)
-    spec = source.spec_as_fitted(context, printer, None if source.finished else loaded, field=None)
+    spec = source.spec_as_fitted(columns, printer, None if source.finished else loaded)
     source.require_columns(spec)
     plain_interrupts()
     length = None if not printer.lively or source.row_count is None else 2 * source.row_count
     with printer.progress("reading twice", length) as advance:
-        result = find_slices(source.paths, spec, loaded, exclude or (), type_given=logits is not None, progress=advance)
+        excluded, type_given = columns.exclude or (), columns.logits is not None
+        result = find_slices(source.paths, spec, loaded, excluded, type_given=type_given, progress=advance)
     printer.result({"model": model, **result.to_dict()}, str(result))

@@ -9,8 +9,10 @@ import typer
 from mcnet._shared.files import whole_file
 from mcnet._shared.messages import count, counted, figure
 from mcnet.cli import options
+from mcnet.cli.options import Columns
 from mcnet.cli.run import Printer, plain_interrupts, table
 from mcnet.cli.sources import (
+    DEFAULT_PERIOD,
     STANDARD_OUTPUT,
     by_period,
     check_output,
@@ -31,28 +33,20 @@ if TYPE_CHECKING:
 
 
 def fit(
-    context: typer.Context,
     logs: list[str] = options.LOGS,
     output: str = options.OUTPUT,
-    score: str | None = options.SCORE,
-    label: str | None = options.LABEL,
-    field: list[str] | None = options.FIELDS,
-    fields: str | None = options.AUTO_FIELDS,
-    exclude: list[str] | None = options.NO_FIELDS,
-    weight: str | None = options.WEIGHT,
-    propensity: str | None = options.PROPENSITY,
-    time: str | None = options.TIME,
-    every: str | None = options.EVERY,
+    columns: Columns = options.columns(
+        *("field", "fields", "exclude", "propensity"),
+        time="The column of timestamps: learn from how periods differ.",
+        every=options.CUT_TIME,
+    ),
     method: str = options.METHOD,
     parameters: list[str] | None = options.PARAMETERS,
-    logits: bool | None = options.LOGITS,
-    negatives_kept: float = options.NEGATIVES_KEPT,
     since: str | None = options.SINCE,
     until: str | None = options.UNTIL,
     half_life: float | None = options.HALF_LIFE,
     force: bool = options.FORCE,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Fit a method on logs and save the model.
 
@@ -67,15 +61,13 @@ def fit(
     """
     from mcnet.calibrators.methods import calibrator
 
-    printer = options.printer_of(context, json, quiet)
     source = source_of(logs)
-    check_periods(time, every, source)
+    check_periods(columns, source)
     check_output(output, [source], force=force)
     chosen = calibrator(method, **options.parse_settings(parameters))
-    spec = source.with_fields(printer, source.spec(context), fields, time, exclude)
-    spec = source.with_time(spec, time, every)
+    spec = source.with_time(source.with_fields(printer, columns), columns.time, columns.every)
     sketch = source.read(printer, spec, since=since, until=until, half_life=half_life)
-    parts = source.periods(spec.fields, since, until) if time is None else by_period(sketch, time)
+    parts = source.periods(spec.fields, since, until) if columns.time is None else by_period(sketch, columns.time)
     with printer.steps(f"fitting {chosen.method}"):
         # Rows that count less with age are no blocks of independent rows: they are fitted as their sum.
         alike = parts is None or half_life is not None
@@ -101,20 +93,13 @@ def fit(
 
 
 def fields(
-    context: typer.Context,
     logs: list[str] = options.LOG_FILES,
-    score: str | None = options.SCORE,
-    label: str | None = options.LABEL,
-    weight: str | None = options.WEIGHT,
-    time: str | None = options.option("COLUMN", "The column of timestamps: spans of time are held back."),
-    exclude: list[str] | None = options.EXCLUDE,
-    value: str | None = options.VALUE,
-    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
-    propensity: str | None = options.PROPENSITY,
-    logits: bool | None = options.LOGITS,
-    negatives_kept: float = options.NEGATIVES_KEPT,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    columns: Columns = options.columns(
+        *("value", "value_per_positive", "propensity"),
+        exclude=options.LEFT_OUT,
+        time="The column of timestamps: spans of time are held back.",
+    ),
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Find the columns that are worth being fields.
 
@@ -128,11 +113,9 @@ def fields(
     Example:
       mcnet fields log.parquet --score pctr --label click
     """
-    printer = options.printer_of(context, json, quiet)
     source = source_of(logs)
-    spec = source.spec(context, field=None)
     plain_interrupts()
-    search = source.find_fields(printer, spec, time, exclude or ())
+    search = source.find_fields(printer, columns)
     printer.result(search.to_dict(), str(search))
 
 
@@ -143,20 +126,13 @@ _WITHOUT_CAST = " or ".join(name for name, dialect in DIALECTS.items() if not di
 
 
 def sketch(
-    context: typer.Context,
     logs: list[str] | None = options.argument("LOG", options.LOG_HELP, None),
     output: str | None = options.option("FILE", "The file to write, or - for stdout.", None, "--output", "-o"),
-    score: str | None = options.SCORE,
-    label: str | None = options.LABEL,
-    field: list[str] | None = options.FIELDS,
-    weight: str | None = options.WEIGHT,
-    value: str | None = options.VALUE,
-    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
-    propensity: str | None = options.PROPENSITY,
+    columns: Columns = options.columns(
+        *("field", "value", "value_per_positive", "propensity", "time"), every=options.CUT_TIME
+    ),
     folds: int = options.FOLDS,
     resolution: str | None = options.option("N", "Cells per unit of logit (512), or exact."),
-    logits: bool | None = options.LOGITS,
-    negatives_kept: float = options.NEGATIVES_KEPT,
     sql: str | None = options.option(
         "DIALECT", f"Print the query that makes the sketch in a database instead, for {' or '.join(DIALECTS)}."
     ),
@@ -164,11 +140,8 @@ def sketch(
     label_type: str = options.option(
         "TYPE", f"With --sql: boolean for labels that are true or false in {_WITHOUT_CAST}.", "number"
     ),
-    time: str | None = options.TIMESTAMPS,
-    every: str | None = options.EVERY,
     force: bool = options.FORCE,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Sketch logs: one pass, one small table.
 
@@ -181,17 +154,18 @@ def sketch(
           -o part1.parquet
       mcnet sketch --sql duckdb --table impressions --score pctr --label click
     """
-    if options.value_number(value) is not None:
+    if options.value_number(columns.value) is not None:
         raise InputError("--value is a number, which needs no sums: give it to mcnet evaluate instead")
-    check_periods(time, every)
+    check_periods(columns)
     if sql is not None or table is not None:
-        _print_query(context, sql, table, logs, output, resolution)
+        if logs or output is not None:
+            raise InputError("--sql prints a query and reads no logs; leave out the logs and -o")
+        _print_query(columns, sql, table, folds=folds, resolution=_resolution(resolution), label_type=label_type)
         return
     if not logs or output is None:
         lacking = "the logs to read" if not logs else "the file to write with -o"
         raise InputError(f"name {lacking}; or pass --sql and --table to get a query for a database")
-    printer = options.printer_of(context, json, quiet)
-    if output == STANDARD_OUTPUT and json:
+    if output == STANDARD_OUTPUT and printer.json:
         raise InputError("both the sketch (-o -) and --json would go to stdout; name a file, or leave out --json")
     source = source_of(logs)
     if output != STANDARD_OUTPUT:
@@ -200,8 +174,8 @@ def sketch(
     if made is None:
         if resolution is not None and source.finished:
             raise InputError(f"{logs[0]} was sketched before, at the resolution it has; leave out --resolution")
-        spec = replace(source.spec(context), resolution=_resolution(resolution), folds=folds)
-        made = source.read(printer, source.with_time(spec, time, every))
+        spec = replace(source.spec(columns), resolution=_resolution(resolution), folds=folds)
+        made = source.read(printer, source.with_time(spec, columns.time, columns.every))
     if output == STANDARD_OUTPUT:
         write_to_standard_output(made.save, ".parquet")
     else:
@@ -229,46 +203,31 @@ def _of_query_result(source: "RowSource") -> "Sketch | None":
     return Sketch.merged([Sketch.from_table(path, drop_missing=drop_missing) for path in source.paths])
 
 
-def _print_query(
-    context: typer.Context,
-    dialect: str | None,
-    table: str | None,
-    logs: list[str] | None,
-    output: str | None,
-    resolution: str | None,
-) -> None:
+def _print_query(columns: Columns, dialect: str | None, table: str | None, **settings: Any) -> None:
     """Print the query that makes the sketch where the rows are."""
     from mcnet.sketch.query import sketch_query
 
     if dialect is None or table is None:
         raise InputError("--sql DIALECT and --table NAME go together: a query for a table of a database")
-    if logs or output is not None:
-        raise InputError("--sql prints a query and reads no logs; leave out the logs and -o")
-    given = context.params
-    if given["propensity"] is not None:
+    if columns.propensity is not None:
         raise InputError("--propensity is for logs; in a database, make weights of it in a view")
-    if given["score"] is None or given["label"] is None:
+    if columns.score is None or columns.label is None:
         raise InputError(f"name the columns of {table} with --score and --label")
-    fields, every = list(given["field"] or []), {}
-    if given["time"] is not None:
-        fields.append(given["time"])
-        every = {given["time"]: given["every"] or "1d"}
+    every = {} if columns.time is None else {columns.time: columns.every or DEFAULT_PERIOD}
     query = sketch_query(
         table,
         dialect=dialect,
-        score=given["score"],
-        label=given["label"],
-        field=fields,
-        weight=given["weight"],
-        folds=given["folds"],
-        resolution=_resolution(resolution),
-        score_type="logit" if given["logits"] else "probability",
-        negatives_kept=given["negatives_kept"],
+        score=columns.score,
+        label=columns.label,
+        field=[*(columns.field or []), *every],
+        weight=columns.weight,
+        score_type=columns.score_type,
+        negatives_kept=columns.share_kept,
         every=every,
         where=read_options().where,
-        label_type=given["label_type"],
-        value=given["value"],
-        value_per_positive=given["value_per_positive"],
+        value=columns.value,
+        value_per_positive=columns.value_per_positive,
+        **settings,
     )
     typer.echo(query + ";")
 
@@ -277,8 +236,7 @@ def merge(
     sketches: list[str] = options.argument("SKETCH", "Saved sketches, globs or folders."),
     output: str = options.OUTPUT,
     force: bool = options.FORCE,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Add sketches up: of shards, of hours, of machines.
 
@@ -288,7 +246,6 @@ def merge(
     """
     from mcnet.sketch.sketch import Sketch
 
-    printer = Printer(json, quiet)
     source = source_of(sketches)
     check_output(output, [source], force=force, endings=[".parquet"])
     total = Sketch.merged([Sketch.load(path) for path in source.paths])
@@ -324,7 +281,7 @@ TWO_MCNETS = (
 """What the two MCNets are, how they differ, and when to take which."""
 
 
-def methods(json: bool = options.JSON, quiet: bool = options.QUIET) -> None:
+def methods(printer: Printer = options.PRINTER) -> None:
     """List the methods, simplest first.
 
     \b
@@ -340,7 +297,7 @@ def methods(json: bool = options.JSON, quiet: bool = options.QUIET) -> None:
         for e in entries
     ]
     headings = ("method", "field", "keeps order", "what it is")
-    Printer(json, quiet).result({"methods": entries}, table(headings, lines, left=4), f"\n{TWO_MCNETS}")
+    printer.result({"methods": entries}, table(headings, lines, left=4), f"\n{TWO_MCNETS}")
 
 
 def _entry(name: str) -> dict[str, Any]:
@@ -373,8 +330,7 @@ def demo(
         "FILE", "Write the simulated rows, to try the other commands on (Parquet).", None, "--output", "-o"
     ),
     force: bool = options.FORCE,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Compare every method on a simulated click log.
 
@@ -390,7 +346,6 @@ def demo(
     from mcnet.datasets.simulator import simulate
     from mcnet.selection import demonstrate
 
-    printer = Printer(json, quiet)
     check_output(output, [], force=force, endings=(".parquet",))
     with printer.steps("simulating") as step:
         log = simulate(rows, test_rows=rows, seed=seed)

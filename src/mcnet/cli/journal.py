@@ -9,7 +9,7 @@ import typer
 from mcnet._shared.messages import count, counted
 from mcnet.cli import options
 from mcnet.cli.compare import write_table
-from mcnet.cli.options import from_config
+from mcnet.cli.options import Columns
 from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, plain_interrupts, table
 from mcnet.cli.sources import PAGE, check_output, open_journal, refuse_one_file, source_of
 from mcnet.errors import InputError
@@ -53,8 +53,7 @@ def add(
     counted: str | None = options.COUNTED,
     replace: bool = options.REPLACE,
     allow: list[str] | None = options.ALLOW,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Add logs or saved sketches to a journal.
 
@@ -68,7 +67,6 @@ def add(
           --field country --time ts --every 1h
       mcnet journal add hourly.db part0.parquet --period 2026-11-16T13
     """
-    printer = options.printer_of(context, json, quiet)
     given = source_of(logs)
     if given.journal is not None:
         raise InputError(f"{logs[0]} is a store: give the logs or sketches that its journal was made of")
@@ -118,8 +116,7 @@ def _periods(names: tuple[str, ...]) -> str:
 def list_periods(
     store: str = options.STORE,
     sources: bool = options.flag("--sources", "Print a line per source of each period."),
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """List the periods of a journal: sources, rows, positives, ages.
 
@@ -155,11 +152,11 @@ def list_periods(
     )
     rows, positives = entries.select(pl.sum("rows", "positives")).row(0)
     total = f"\n{counted(rows, 'row')}, {counted(positives, 'positive')} in {counted(len(names), 'period')}"
-    Printer(json, quiet).result({"store": store, "entries": entries.to_dicts()}, shown, total)
+    printer.result({"store": store, "entries": entries.to_dicts()}, shown, total)
 
 
 @journal.command()
-def verify(store: str = options.STORE, json: bool = options.JSON, quiet: bool = options.QUIET) -> None:
+def verify(store: str = options.STORE, printer: Printer = options.PRINTER) -> None:
     """Read every sketch of a journal and report problems; exit with 1 if there are any.
 
     \b
@@ -167,7 +164,7 @@ def verify(store: str = options.STORE, json: bool = options.JSON, quiet: bool = 
       mcnet journal verify ads.db
     """
     problems = open_journal(store).verify()
-    Printer(json, quiet).result({"store": store, "problems": problems}, *(problems or ["no problems"]))
+    printer.result({"store": store, "problems": problems}, *(problems or ["no problems"]))
     if problems:
         raise typer.Exit(THRESHOLD_NOT_MET)
 
@@ -176,8 +173,7 @@ def verify(store: str = options.STORE, json: bool = options.JSON, quiet: bool = 
 def compact(
     store: str = options.STORE,
     before: str | None = options.option("P", "Compact periods earlier than this; all but the last if not given."),
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Merge the sources of old periods into one sketch per period.
 
@@ -188,7 +184,6 @@ def compact(
       mcnet journal compact ads.db
     """
     saved = open_journal(store).compact(before)
-    printer = Printer(json, quiet)
     printer.note(f"{saved:,} sketches fewer" if saved else "nothing changed: there is nothing to merge")
     printer.result({"store": store, "sketches_saved": saved})
 
@@ -197,8 +192,7 @@ def compact(
 def release(
     store: str = options.STORE,
     period: str = options.argument("PERIOD", "The period to learn."),
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Learn a period although it is suspect.
 
@@ -211,7 +205,6 @@ def release(
       mcnet journal release ads.db 2026-11-16T13
     """
     open_journal(store).release(period)
-    printer = Printer(json, quiet)
     printer.note(f"the period {period} is released: the next update learns it, and the later ones anew")
     printer.result({"store": store, "released": period})
 
@@ -221,8 +214,7 @@ def remove(
     store: str = options.STORE,
     source: str = options.argument("SOURCE", "The source, as in the list."),
     period: str | None = options.option("P", "Remove this period alone; all of them if not given."),
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Remove the rows of a source.
 
@@ -231,7 +223,6 @@ def remove(
       mcnet journal remove ads.db log.parquet --period 2026-11-16T13
     """
     rows = open_journal(store).remove(source, period)
-    printer = Printer(json, quiet)
     printer.note(f"{rows:,} rows of {source} removed from {store}")
     printer.result({"store": store, "source": source, "rows": rows})
 
@@ -240,15 +231,10 @@ def remove(
 
 
 def backtest(
-    context: typer.Context,
     logs: list[str] = options.LOGS_OR_STORE,
-    score: str | None = options.SCORE,
-    label: str | None = options.LABEL,
-    field: list[str] | None = options.FIELDS,
-    weight: str | None = options.WEIGHT,
-    time: str | None = options.option("COLUMN", "The column of time."),
-    every: str | None = options.option(
-        "PERIOD", "The length of a period: 15m, 1h, 1d, 1w, or a number for a column that counts."
+    columns: Columns = options.columns(
+        *("field", "time"),
+        every="The length of a period: 15m, 1h, 1d, 1w, or a number for a column that counts.",
     ),
     delay: str = options.option("TIME", "How late labels are known: 2d, or a number of periods.", "0"),
     method: list[str] | None = options.option(
@@ -266,11 +252,8 @@ def backtest(
     since: str | None = options.option("PERIOD", "Judge from this period on; learn from all."),
     report: str | None = options.option("FILE", "Write a page to look at (.html)."),
     output: str | None = options.option("FILE", "Write the table of periods (.parquet).", None, "--output", "-o"),
-    logits: bool | None = options.LOGITS,
-    negatives_kept: float = options.NEGATIVES_KEPT,
     force: bool = options.FORCE,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Compare the tracker with methods and memories on the past.
 
@@ -285,7 +268,6 @@ def backtest(
     from mcnet.tracking.backtest import DEFAULT_MEMORIES
     from mcnet.tracking.backtest import backtest as run_backtest
 
-    printer = options.printer_of(context, json, quiet)
     if tracker_only and (method or memory):
         raise InputError("--tracker-only compares no methods; leave out --method and --memory")
     refuse_one_file(report=report, output=output)
@@ -293,11 +275,10 @@ def backtest(
     in_journal = source.journal is not None
     check_output(report, [source], force=force, endings=PAGE)
     check_output(output, [source], force=force, endings=(".parquet",))
-    columns = {"score": score, "label": label, "weight": weight, "time": time, "every": every, "field": field}
-    if in_journal:  # it knows its columns: what the configuration file says of logs does not concern it
-        columns = {name: None if from_config(context, name) else given for name, given in columns.items()}
+    if in_journal:
+        columns = columns.without_file()
     else:
-        lacking = [name for name in ("score", "label", "time", "every") if columns[name] is None]
+        lacking = [name for name in ("score", "label", "time", "every") if getattr(columns, name) is None]
         if lacking:
             raise InputError(f"--{lacking[0]} is missing; a log needs --score, --label, --time and --every")
     plain_interrupts()
@@ -306,14 +287,19 @@ def backtest(
         advance = _bars(printer, bars)
         found = run_backtest(
             source.journal or source.paths,
-            **columns,  # type: ignore[arg-type]
+            score=columns.score,
+            label=columns.label,
+            field=columns.field,
+            weight=columns.weight,
+            time=columns.time,
+            every=columns.every,
             delay=delay,
             methods=[] if tracker_only else method,
             memories=memory or DEFAULT_MEMORIES,
             look=look,
             since=since,
-            score_type="logit" if logits else "probability",
-            negatives_kept=negatives_kept,
+            score_type=columns.score_type,
+            negatives_kept=columns.share_kept,
             progress=lambda _, total: advance("predicting", total, "periods", 1),
             reading=lambda more: advance("reading", rows, "rows", more),
         )
@@ -330,7 +316,7 @@ def backtest(
         from mcnet.report.backtest_page import write_backtest_report
 
         with printer.steps("drawing the report"):
-            title = f"Backtest of {score}" if score else None
+            title = f"Backtest of {columns.score}" if columns.score else None
             write_backtest_report(report, found, title=title)
         printer.note(f"report → {report}")
 

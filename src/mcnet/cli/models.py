@@ -5,8 +5,6 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from mcnet._shared.messages import aligned, counted, figure, shown_value
 from mcnet.cli import options
 from mcnet.cli.run import Printer, file_size, plain_interrupts, table, unseen_note
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
 
 def apply(
-    context: typer.Context,
     model: str = options.MODEL,
     logs: list[str] = options.LOG_FILES,
     output: str = options.OUTPUT,
@@ -49,8 +46,7 @@ def apply(
         "THRESHOLD", "Exit with 1 if this holds: 'unseen>0.05', 'missing>0'; may be repeated."
     ),
     force: bool = options.FORCE,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Add the calibrated probability to every row of logs.
 
@@ -70,9 +66,8 @@ def apply(
     from mcnet.model.apply import Applied, NewColumn, UnseenValues, apply_to_files
     from mcnet.rows.logs import file_format
 
-    printer = options.printer_of(context, json, quiet)
     thresholds = parse_thresholds(fail_if, [UNSEEN, MISSING])
-    if output == STANDARD_OUTPUT and json:
+    if output == STANDARD_OUTPUT and printer.json:
         raise InputError("both the rows (-o -) and --json would go to stdout; name a file, or leave out --json")
     loaded, source = load_model(model), source_of(logs)
     if output != STANDARD_OUTPUT:
@@ -123,8 +118,7 @@ _SHOWN_SCORES = 5
 def show(
     model: str = options.MODEL,
     contexts: int = options.option("N", "Show this many contexts, the largest first.", 8, min=0),
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Show what a model is and what it does.
 
@@ -133,7 +127,7 @@ def show(
       mcnet show model.json
     """
     loaded = load_model(model)
-    Printer(json, quiet).result(
+    printer.result(
         {
             "method": loaded.method,
             "monotone": loaded.monotone,
@@ -220,7 +214,7 @@ def diff(
     score: str | None = options.SCORE,
     label: str | None = options.LABEL,
     contexts: int = options.option("N", "Show this many contexts.", 15, min=1),
-    json: bool = options.JSON,
+    printer: Printer = options.JSON_PRINTER,
 ) -> None:
     """Show what changes from one model to another.
 
@@ -232,7 +226,6 @@ def diff(
     """
     from mcnet.difference import diff as compare_models
 
-    printer = Printer(json)
     if not log:
         options.refuse_read_options("no --log is named")
     before, after = load_model(old), load_model(new)
@@ -285,8 +278,7 @@ def export(
         "NAME=VALUE", "An option of the target; may be repeated.", None, "--set"
     ),
     force: bool = options.FORCE,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Export a model to ONNX, C, SQL or a table of knots.
 
@@ -312,7 +304,6 @@ def export(
     """
     from mcnet.export.targets import default_path, export_model, option_from_text, target_of, targets
 
-    printer = Printer(json, quiet)
     chosen = options.parse_settings(parameters, option_from_text)
     if output is None:
         if to is None:

@@ -111,8 +111,7 @@ def monitor(
     force: bool = options.FORCE,
     webhook: str | None = options.WEBHOOK_ADDRESS,
     field_values: str = options.FIELD_VALUES,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Watch a served model on the periods of a journal.
 
@@ -133,7 +132,6 @@ def monitor(
     from mcnet.rows.columns import check_value
     from mcnet.rows.periods import period_text, periods_between
 
-    printer = options.printer_of(context, json, quiet)
     receiver = options.webhook_of(context)
     for word in fail_if or ():
         if word not in _CONDITIONS:

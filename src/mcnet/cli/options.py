@@ -4,10 +4,11 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -124,7 +125,7 @@ def _of_head(file: Path, document: dict[str, Any], head: str | None) -> dict[str
     return document
 
 
-def printer_of(context: Any, json: bool, quiet: bool) -> Printer:
+def printer_of(context: Any, json: bool, quiet: bool = False) -> Printer:
     """Return what prints for a command, and say which options the configuration file gave it."""
     given = [name for name, value in context.params.items() if value is not None and from_config(context, name)]
     printer = Printer(json, quiet, context.meta.get(_FILE) if given else None)
@@ -315,7 +316,8 @@ class Commands(typer.Typer):
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
         """Return a decorator that adds a command, as that of `typer.Typer` does."""
-        return super().command(name, cls=_HelpCommand, **settings)
+        registered = super().command(name, cls=_HelpCommand, **settings)
+        return lambda command: registered(_with_groups(command))
 
 
 def _is_argument(parameter: Any) -> bool:
@@ -363,6 +365,106 @@ READS_LOGS = (
 """What stands below the help of a command that reads logs."""
 
 
+# Groups: options that several commands share are one parameter of a command, whose value is made of what is given.
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The default of a parameter that stands for several options."""
+
+    options: tuple[Parameter, ...]
+    value: Callable[..., Any]
+    """Makes the value of the parameter of the context and the options."""
+
+
+def _with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that has, for Typer, the options of a group in the place of the group."""
+
+    @wraps(command)
+    def run(context: Any, **given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group.value(context, **{one.name: given.pop(one.name) for one in group.options})
+        command(**({"context": context} if "context" in own else {}), **given)
+
+    own = signature(command).parameters
+    groups = {name: one.default for name, one in own.items() if isinstance(one.default, _Group)}
+    every = [Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
+    for name, one in own.items():
+        every += [] if name == "context" else groups[name].options if name in groups else [one]
+    return _seen_as(run, every)
+
+
+def _seen_as(run: Callable[..., None], parameters: Sequence[Parameter]) -> Callable[..., None]:
+    """Return a function as one with these parameters, which is what Typer reads."""
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """How logs are read, by the command line and the configuration file; None is what neither gives."""
+
+    score: str | None = None
+    label: str | None = None
+    field: list[str] | None = None
+    fields: str | None = None
+    exclude: list[str] | None = None
+    weight: str | None = None
+    value: str | None = None
+    value_per_positive: str | None = None
+    propensity: str | None = None
+    logits: bool | None = None
+    negatives_kept: float | None = None
+    time: str | None = None
+    every: str | None = None
+    filed: frozenset[str] = frozenset()
+    """Those that the configuration file gives."""
+
+    @property
+    def score_type(self) -> Literal["probability", "logit"]:
+        """What the scores are."""
+        return "logit" if self.logits else "probability"
+
+    @property
+    def share_kept(self) -> float:
+        """The share of negatives that survived down-sampling."""
+        return 1.0 if self.negatives_kept is None else self.negatives_kept
+
+    def without_file(self) -> "Columns":
+        """Return what the command line gives: rows that were sketched before know how they were read."""
+        ignored: dict[str, Any] = dict.fromkeys(self.filed.intersection((*SHARED_KEYS, "time", "every")))
+        return replace(self, **ignored)
+
+
+_EVERY_LOG = {"score", "label", "weight", "logits", "negatives_kept"}
+_PROPENSITY = "The probability that the row was logged, such as that of winning: rows are weighted by its inverse."
+_TYPE_OF_MODEL = "The type of the scores; by default as in the fit of the model, or probabilities."
+_KEPT_OF_MODEL = "The share of negatives that survived down-sampling; as in the model's fit if not given."
+
+
+def columns(*names: str, **texts: str) -> Any:
+    """Return the options that say how logs are read: those of every log and some more, some with texts of their own."""
+    named = {*_EVERY_LOG, *names, *texts}
+    in_order = [name for name in Columns.__dataclass_fields__ if name in named]
+    return _Group(tuple(_column(name, texts.get(name)) for name in in_order), _columns_given)
+
+
+def columns_as_fitted(*names: str, **texts: str) -> Any:
+    """Return the same options for a command whose model tells what is not given."""
+    return columns(*names, **{"logits": _TYPE_OF_MODEL, "negatives_kept": _KEPT_OF_MODEL, **texts})
+
+
+def _column(name: str, text: str | None) -> Parameter:
+    if name == "propensity":
+        return _parameter("weight", _PROPENSITY).replace(name=name)
+    return _parameter("score_type" if name == "logits" else name, text)
+
+
+def _columns_given(context: Any, **given: Any) -> Columns:
+    return Columns(**given, filed=frozenset(name for name in given if from_config(context, name)))
+
+
 # The settings of a head as options: every one that a command takes, in the order of `HeadSettings`.
 
 _FLAGS = {"score_type": ("logits", "--logits/--probabilities"), "look": ("look", "--look/--no-look")}
@@ -383,10 +485,7 @@ def head_settings(*left_out: str) -> Callable[[Callable[..., None]], Callable[..
         own = dict(signature(command).parameters)
         added = [_parameter(name) for name in SETTINGS if name not in left_out and name not in _NOT_TYPED]
         first = [one for one in own.values() if one.name in ("context", "store", "logs")]
-        every = [*first, *added, *(one for one in own.values() if one not in first)]
-        run.__signature__ = Signature(every)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in every}
-        return run
+        return _seen_as(run, [*first, *added, *(one for one in own.values() if one not in first)])
 
     return decorated
 
@@ -394,12 +493,12 @@ def head_settings(*left_out: str) -> Callable[[Callable[..., None]], Callable[..
 _NOT_TYPED = ("resolution",)
 
 
-def _parameter(name: str) -> Parameter:
+def _parameter(name: str, text: str | None = None) -> Parameter:
     about = SETTINGS[name].metadata
     parameter, flags = _FLAGS.get(name, (name, None))
     usual = about["usual"]
     shown = "" if flags or usual in (None, ()) else f" ({usual:g})" if isinstance(usual, int | float) else f" ({usual})"
-    settings: dict[str, Any] = {"help": f"{about['text'].removesuffix('.')}{shown}.", "show_default": False}
+    settings: dict[str, Any] = {"help": f"{(text or about['text']).removesuffix('.')}{shown}.", "show_default": False}
     if name == "method":
         settings["autocompletion"] = complete_methods
     made = typer.Option(None, *([flags] if flags else []), metavar=None if flags else about["metavar"], **settings)
@@ -480,20 +579,11 @@ LOGS_OR_STORE = argument("LOG", f"{_FILES}; or a store.")
 STORE = argument("STORE", "A file such as ads.db, or postgresql://user@host/ads.")
 MODEL = argument("MODEL", "A saved model.")
 JUDGED_MODEL = option("FILE", "Judge this model's probabilities, not the scores.")
-SCORE = option("COLUMN", "The column of scores.")
-LABEL = option("COLUMN", "The column of labels: 0/1, or fractions with a weight.")
-FIELDS = option("COLUMN", "A field, such as country; may be repeated.")
-WEIGHT = option("COLUMN", "The column of weights.")
-VALUE = option("COLUMN", "What a positive is worth: a column that every row has, or a number. Adds figures in money.")
-VALUE_PER_POSITIVE = option("COLUMN", "The same, for a column that only positives have.")
-PROPENSITY = option(
-    "COLUMN", "The probability that the row was logged, such as that of winning: rows are weighted by its inverse."
-)
-TIME = option("COLUMN", "The column of timestamps: learn from how periods differ.")
-EVERY = option(
-    "PERIOD", "Cut --time to periods: 15m, 1h, 1d (the default), 1w, 1mo, or a number for a column that counts."
-)
-TIMESTAMPS = option("COLUMN", "The column of timestamps.")
+SCORE = _parameter("score").default
+LABEL = _parameter("label").default
+LOGITS_OF_MODEL = _parameter("score_type", _TYPE_OF_MODEL).default
+CUT_TIME = "Cut --time to periods: 15m, 1h, 1d (the default), 1w, 1mo, or a number for a column that counts."
+LEFT_OUT = "A column to leave out, such as an id; may be repeated."
 ONE_PERIOD = option("P", "The period of all rows; for sketches, and logs without a time.")
 SOURCE = option("NAME", "The name of the source; by default its path.")
 AGE = option("N", "For positives that arrive late: they were counted N periods after the end.", min=0.0)
@@ -502,19 +592,6 @@ ALLOW = option(
     "NAME", "Add what looks like a mistake: weight (far above all before), period (far before the first); repeatable."
 )
 REPLACE = flag("--replace", "Replace earlier rows of the same source and period.")
-LOGITS = typer.Option(
-    None, "--logits/--probabilities", help="The type of the scores; by default probabilities.", show_default=False
-)
-LOGITS_OF_MODEL = typer.Option(
-    None,
-    "--logits/--probabilities",
-    help="The type of the scores; by default as in the fit of the model, or probabilities.",
-    show_default=False,
-)
-NEGATIVES_KEPT = option("SHARE", "The share of negatives that survived down-sampling.", 1.0)
-NEGATIVES_KEPT_OF_MODEL = option(
-    "SHARE", "The share of negatives that survived down-sampling; as in the model's fit if not given."
-)
 INTERVAL = option("LEVEL", "Add the bounds of the credible interval of this level, such as 0.9.")
 FOLDS = option("N", "Split the rows into this many folds.", 1)
 PARAMETERS = option("NAME=VALUE", "A parameter of the method; may be repeated.", None, "--set")
@@ -524,9 +601,6 @@ OUTPUT = option("FILE", "The file to write.", ..., "--output", "-o", show_defaul
 SINCE = option("P", "Of a journal: the first period to read.")
 UNTIL = option("P", "Of a journal: the last period to read.")
 HALF_LIFE = option("N", "Of a journal: the weight of rows halves every N periods.")
-EXCLUDE = option("COLUMN", "A column to leave out, such as an id; may be repeated.")
-AUTO_FIELDS = option("auto", "auto instead of --field: the columns that mcnet fields finds.")
-NO_FIELDS = option("COLUMN", "With --fields auto: a column that is not known at serving, or an id; may be repeated.")
 FORCE = flag("--force", "Overwrite the output if it exists.")
 THRESHOLDS = option(
     "THRESHOLD",
@@ -543,3 +617,9 @@ WEBHOOK_ADDRESS = option("URL", "Send alarms, refusals and suspect periods here 
 FIELD_VALUES = option("HOW", "Field values in alerts, metrics and the pages of the service: show or hide.", "show")
 JSON = flag("--json", "Print JSON for a script instead.")
 QUIET = typer.Option(False, "--quiet", "-q", help="Print nothing but errors, warnings and --json.")
+_PRINTED = tuple(
+    Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=bool)
+    for name, default in (("json", JSON), ("quiet", QUIET))
+)
+PRINTER: Any = _Group(_PRINTED, printer_of)
+JSON_PRINTER: Any = _Group(_PRINTED[:1], printer_of)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcnet._shared.files import is_url, local_path, output_file
-from mcnet.cli.options import SHARED_KEYS, from_config, head_name, refuse_read_options, value_number
+from mcnet.cli.options import Columns, head_name, refuse_read_options, value_number
 from mcnet.cli.run import Printer, plain_interrupts
 from mcnet.errors import FileFormatError, InputError
 from mcnet.rows.locations import Locations, is_store, read_options
@@ -215,41 +215,35 @@ class RowSource:
         with readable(source_name(self.names)):
             return int(open_log(self.paths).select(pl.len()).collect().item())
 
-    def spec(self, context: Any, **known: Any) -> "RowSpec":
-        """Return how the rows are read, by the options of a command.
+    def spec(self, columns: Columns) -> "RowSpec":
+        """Return how the rows are read; for rows that were sketched before the configuration file does not count."""
+        from mcnet.rows.spec import RowSpec, field_names
 
-        A saved sketch or a journal knows how its logs were read: what the configuration file says of logs is ignored.
-        """
-        from mcnet.rows.spec import MORE_COLUMNS, RowSpec, field_names
-
-        given = {name: context.params.get(name) for name in SHARED_KEYS} | known
-        more = {role: context.params.get(role) for role in MORE_COLUMNS}
-        if value_number(more["value"]) is not None:
-            more["value"] = None
-        if self.finished:
-            given = {name: None if from_config(context, name) else value for name, value in given.items()}
-        negatives_kept = given["negatives_kept"]
+        given = columns.without_file() if self.finished else columns
         return RowSpec(
-            given["score"],
-            given["label"],
-            field_names(given["field"]),
-            given["weight"],
-            score_type="logit" if given["logits"] else "probability",
-            negatives_kept=1.0 if negatives_kept is None else negatives_kept,
-            **more,
+            given.score,
+            given.label,
+            field_names(given.field),
+            given.weight,
+            score_type=given.score_type,
+            negatives_kept=given.share_kept,
+            value=None if value_number(given.value) is not None else given.value,
+            value_per_positive=given.value_per_positive,
+            propensity=given.propensity,
         )
 
-    def spec_as_fitted(
-        self, context: Any, printer: Printer, model: "CalibrationModel | None", **known: Any
-    ) -> "RowSpec":
+    def spec_as_fitted(self, columns: Columns, printer: Printer, model: "CalibrationModel | None") -> "RowSpec":
         """Return how the rows are read: by the options of a command, and otherwise as those of a model were."""
         if model is not None:
-            given = context.params
-            known |= {role: remembered(model, role, given[role]) for role in ("score", "label")}
-            known["logits"] = model.score_type == "logit" if given["logits"] is None else given["logits"]
-            known["weight"] = given["weight"] or model.provenance.get("columns", {}).get("weight")
-            known["negatives_kept"] = remembered_negatives(printer, model, given["negatives_kept"])
-        return self.spec(context, **known)
+            columns = replace(
+                columns,
+                score=remembered(model, "score", columns.score),
+                label=remembered(model, "label", columns.label),
+                logits=model.score_type == "logit" if columns.logits is None else columns.logits,
+                weight=columns.weight or model.provenance.get("columns", {}).get("weight"),
+                negatives_kept=remembered_negatives(printer, model, columns.negatives_kept),
+            )
+        return self.spec(columns)
 
     def with_time(
         self, spec: "RowSpec", time: str | None, every: str | None, usual: str | None = DEFAULT_PERIOD
@@ -270,26 +264,24 @@ class RowSource:
         if spec.score is None or spec.label is None:
             raise InputError("name the columns with --score and --label")
 
-    def find_fields(
-        self, printer: Printer, spec: "RowSpec", time: str | None, exclude: Sequence[str] = ()
-    ) -> "FieldSearch":
+    def find_fields(self, printer: Printer, columns: Columns) -> "FieldSearch":
         """Search the columns of logs for those that are worth being fields; refuse rows that were sketched before."""
         from mcnet.field_search import search
 
+        spec = self.spec(columns)
         self.require_columns(spec)
         with printer.steps("searching for fields") as step:
-            return search(self.paths, spec, exclude=exclude, time=time, progress=step)
+            return search(self.paths, spec, exclude=columns.exclude or (), time=columns.time, progress=step)
 
-    def with_fields(
-        self, printer: Printer, spec: "RowSpec", fields: str | None, time: str | None, exclude: Sequence[str] | None
-    ) -> "RowSpec":
-        """Return the spec with the fields that --fields auto finds; as it is without that option."""
+    def with_fields(self, printer: Printer, columns: Columns) -> "RowSpec":
+        """Return how the rows are read, with the fields that --fields auto finds."""
         from mcnet.rows.spec import check_search
 
-        if fields is None and not exclude:
+        spec = self.spec(columns)
+        if columns.fields is None and not columns.exclude:
             return spec
-        check_search(fields, spec.fields, exclude)
-        search = self.find_fields(printer, spec, time, exclude or ())
+        check_search(columns.fields, spec.fields, columns.exclude)
+        search = self.find_fields(printer, columns)
         say_fields(printer, search)
         return replace(spec, fields=search.fields)
 
@@ -332,12 +324,12 @@ def say_fields(printer: Printer, search: "FieldSearch") -> None:
             printer.note(f"{one.name} {one.warning}: not taken")
 
 
-def check_periods(time: str | None, every: str | None, *sources: RowSource) -> None:
+def check_periods(columns: Columns, *sources: RowSource) -> None:
     """Refuse a column of time for a journal, and a length of periods without the column that it cuts."""
     for source in sources:
-        if source.journal is not None and time is not None:
+        if source.journal is not None and columns.time is not None:
             raise InputError(f"{source.journal.path} is a journal: its periods are known, so leave out --time")
-    if every is not None and time is None:
+    if columns.every is not None and columns.time is None:
         raise InputError("--every cuts a column of time to periods; pass --time too")
 
 

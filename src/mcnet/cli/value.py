@@ -4,12 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from mcnet._shared.messages import warn
 from mcnet.cli import options
+from mcnet.cli.options import Columns
 from mcnet.cli.run import Printer
-from mcnet.cli.sources import PAGE, check_output, load_model, remembered_negatives, source_of
+from mcnet.cli.sources import DEFAULT_PERIOD, PAGE, check_output, load_model, remembered_negatives, source_of
 from mcnet.errors import InputError
 from mcnet.rows.locations import is_store, read_options
 
@@ -24,16 +23,15 @@ _AS_TEXT = ("time", "block")
 
 
 def value(
-    context: typer.Context,
     logs: list[str] = options.LOG_FILES,
     price: str | None = options.option("COLUMN", "The column of market prices: the highest bid of the others."),
     worth: str | None = options.option("COLUMN", "What a positive is worth: a column, or a number.", None, "--value"),
-    value_per_positive: str | None = options.VALUE_PER_POSITIVE,
-    score: str | None = options.SCORE,
-    label: str | None = options.LABEL,
-    field: list[str] | None = options.FIELDS,
-    weight: str | None = options.WEIGHT,
-    negatives_kept: float | None = options.NEGATIVES_KEPT_OF_MODEL,
+    columns: Columns = options.columns_as_fitted(
+        *("value_per_positive", "field"),
+        logits="The type of the scores; by default probabilities.",
+        time="The column of timestamps; blocks are its periods.",
+        every="The length of a period: 1h, 1d (the default).",
+    ),
     model: list[str] | None = options.option(
         "FILE", "Bid with this model, or the one a store serves, too; may be repeated."
     ),
@@ -48,17 +46,13 @@ def value(
     price_per: float | None = options.option("N", "A price is for this many rows, such as 1000; 1 if not given."),
     auction: str = options.option("KIND", "second: pay the market price; first: pay the bid.", "second"),
     budget: float | None = options.option("N", "What may be spent in all, or per period of --time."),
-    time: str | None = options.option("COLUMN", "The column of timestamps; blocks are its periods."),
-    every: str | None = options.option("PERIOD", "The length of a period: 1h, 1d (the default)."),
     block: str | None = options.option("COLUMN", "Blocks for the intervals: a column, or so many rows in their order."),
     truth: str | None = options.option("COLUMN", "The true probabilities, if they are known."),
     against: str | None = options.option("NAME", "Compare with this model; the scores if not given."),
-    logits: bool | None = options.LOGITS,
     report: str | None = options.option("FILE", "Write a page with two plots (.html)."),
     level: float = options.option("SHARE", "The level of the intervals.", 0.95),
     force: bool = options.FORCE,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Replay auctions: what would bids have won and earned?
 
@@ -76,7 +70,7 @@ def value(
     from mcnet.rows.fields import field_columns, source_column
     from mcnet.rows.periods import cut_to_periods
 
-    printer = options.printer_of(context, json, quiet)
+    field, time, value_per_positive = columns.field, columns.time, columns.value_per_positive
     if price is None:
         raise InputError("the replay needs market prices: name the column with --price")
     if worth is None and value_per_positive is None:
@@ -87,7 +81,7 @@ def value(
         raise InputError("a method is fitted on rows of other auctions than those replayed; name them with --fit-on")
     if fit_on and not method:
         raise InputError("--fit-on has the rows that methods are fitted on; name the methods with --method")
-    if every is not None and time is None:
+    if columns.every is not None and time is None:
         raise InputError("--every is the length of a period; name the column of timestamps with --time")
     check_rules(auction, budget, price_per, level)
     source = source_of(logs, alone=not fit_on)
@@ -99,20 +93,19 @@ def value(
         raise InputError("two models have the same file name; give them different ones")
     if taken := {SCORES, TRUTH} & loaded.keys():
         raise InputError(f"{min(taken)!r} is what the replay calls something else; give that model's file another name")
-    for each in loaded.values():
-        negatives_kept = remembered_negatives(printer, each, negatives_kept)
-    remembered = _remembered(context, list(loaded.values()))
-    spec = source.spec(context, **remembered, negatives_kept=negatives_kept)
+    columns = _remembered(printer, columns, list(loaded.values()))
+    spec = source.spec(columns)
     if spec.score is None or spec.label is None:
         raise InputError("name the columns with --score and --label")
     for name in method or []:
         if name in loaded:
             raise InputError(f"a model and a method are both called {name!r}; give the model's file another name")
-        loaded[name] = _fitted(printer, context, name, fit_on or [], spec)
+        loaded[name] = _fitted(printer, name, fit_on or [], spec)
     number = None if worth is None else options.value_number(worth)
     block_rows = int(block) if block is not None and block.isdecimal() else None
     wanted = {"price": price, "value": worth if number is None else None, "truth": truth, "time": time}
-    wanted |= {"block": block if block_rows is None else None, "per_positive": value_per_positive, "weight": weight}
+    wanted |= {"block": block if block_rows is None else None, "per_positive": value_per_positive}
+    wanted |= {"weight": columns.weight}
     roles = {
         "score": spec.score,
         "label": spec.label,
@@ -137,7 +130,7 @@ def value(
                 f"{name} was fitted on as many rows with as many positives as this log has: if they are the same, the "
                 "replay flatters it; replay rows of other auctions, in a file of their own (--where is for both)"
             )
-    periods = None if time is None else cut_to_periods(rows[time], every or "1d")
+    periods = None if time is None else cut_to_periods(rows[time], columns.every or DEFAULT_PERIOD)
     edges = read_options().edges  # those of the models
     found = replay(
         chances,
@@ -146,7 +139,7 @@ def value(
         number if worth is None or number is not None else rows[worth],
         value_per_positive=None if value_per_positive is None else rows[value_per_positive],
         price_per=price_per,
-        weight=None if weight is None else rows[weight],
+        weight=None if columns.weight is None else rows[columns.weight],
         negatives_kept=spec.negatives_kept,
         field=field_columns({f: rows[source_column(f)] for f in field or fields}, edges) if field or fields else None,
         blocks=block_rows if block_rows is not None else rows[block] if block is not None else periods,
@@ -177,17 +170,19 @@ def _model(path: str) -> Any:
     return served
 
 
-def _remembered(context: typer.Context, models: list[Any]) -> dict[str, Any]:
+def _remembered(printer: Printer, columns: Columns, models: list[Any]) -> Columns:
     """Return the columns and the kind of scores that were given, or that the first model was fitted on."""
     known = models[0].provenance.get("columns", {}) if models else {}
-    result = {role: context.params[role] or known.get(role) for role in ("score", "label")}
-    logits = context.params["logits"]
+    logits, negatives_kept = columns.logits, columns.negatives_kept
     if logits is None and models:
         logits = models[0].score_type == "logit"
-    return {**result, "logits": logits}
+    for each in models:
+        negatives_kept = remembered_negatives(printer, each, negatives_kept)
+    score, label = columns.score or known.get("score"), columns.label or known.get("label")
+    return replace(columns, score=score, label=label, logits=logits, negatives_kept=negatives_kept)
 
 
-def _fitted(printer: Printer, context: typer.Context, method: str, logs: list[str], spec: Any) -> Any:
+def _fitted(printer: Printer, method: str, logs: list[str], spec: Any) -> Any:
     """Return the model of a method, fitted on other rows."""
     from mcnet.calibrators.methods import calibrator
     from mcnet.rows.spec import RowSpec
