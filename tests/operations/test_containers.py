@@ -117,7 +117,7 @@ def pods(manifests):
 def test_what_the_manifests_run_are_commands_of_mcnet_on_the_same_store(manifests, tmp_path):
     import tomllib
 
-    from mcnet.cli.options import read_config
+    from mcnet.cli.config import read_config
 
     serve, postgres, update = (pod["spec"]["containers"][0] for pod in pods(manifests))
     check_command(serve["args"])

@@ -7,6 +7,7 @@ import typer
 
 from mcnet.cli import options
 from mcnet.cli.compare import compare, evaluate, slices
+from mcnet.cli.config import read_config
 from mcnet.cli.fit import demo, fields, fit, merge, methods, sketch
 from mcnet.cli.journal import backtest, journal
 from mcnet.cli.models import apply, diff, export, show
@@ -113,4 +114,4 @@ def mcnet(
     )
     if context.invoked_subcommand not in _READ_LOGS:
         options.refuse_read_options(f"{context.invoked_subcommand} reads none")
-    context.default_map = options.read_config(context, config, no_config, options.chosen_head(head, new_head))
+    context.default_map = read_config(context, config, no_config, options.chosen_head(head, new_head))

@@ -9,7 +9,7 @@ import typer
 from mcnet._shared.messages import count, counted
 from mcnet.cli import options
 from mcnet.cli.compare import write_table
-from mcnet.cli.options import Columns
+from mcnet.cli.options import Columns, GivenSettings
 from mcnet.cli.run import THRESHOLD_NOT_MET, Printer, plain_interrupts, table
 from mcnet.cli.sources import PAGE, check_output, open_journal, refuse_one_file, source_of
 from mcnet.errors import InputError
@@ -42,11 +42,10 @@ def about(context: typer.Context) -> None:
 
 
 @journal.command(epilog=options.READS_LOGS)
-@options.head_settings("fields", "exclude", *OF_THE_LOOP)
 def add(
-    context: typer.Context,
     store: str = options.argument("STORE", "The store; created if it does not exist."),
     logs: list[str] = options.LOGS,
+    settings: GivenSettings = options.head_settings("fields", "exclude", *OF_THE_LOOP),
     period: str | None = options.ONE_PERIOD,
     source: str | None = options.SOURCE,
     age: float | None = options.AGE,
@@ -70,7 +69,7 @@ def add(
     given = source_of(logs)
     if given.journal is not None:
         raise InputError(f"{logs[0]} is a store: give the logs or sketches that its journal was made of")
-    settings = options.given_settings(context, without_file=SETTINGS if given.finished else ())
+    chosen = settings(SETTINGS if given.finished else ())
     plain_interrupts()
     total = given.row_count if printer.lively else None
     with printer.progress("reading", total) as advance:
@@ -79,7 +78,7 @@ def add(
             .journal(options.head_name())
             .add_files(
                 given.paths,
-                settings,
+                chosen,
                 period=period,
                 source=source,
                 age=age,

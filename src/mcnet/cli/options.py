@@ -1,21 +1,22 @@
-"""Options that several commands share, and the configuration file `mcnet.toml`."""
+"""Options that several commands share."""
 
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mcnet._shared.messages import warn
+from mcnet.cli import config
+from mcnet.cli.config import SHARED_KEYS, from_config
 from mcnet.cli.run import Printer
-from mcnet.errors import Advice, FileFormatError, InputError
+from mcnet.errors import Advice, InputError
 from mcnet.rows.locations import FORMAT_NAMES, read_options
 from mcnet.store.settings import SETTINGS
 
@@ -24,49 +25,6 @@ if TYPE_CHECKING:
     from mcnet.store.settings import HeadSettings
     from mcnet.store.store import Store
 
-# The configuration file `mcnet.toml`: options that need not be repeated on every command line.
-
-CONFIG_NAME = "mcnet.toml"
-
-SHARED_KEYS = ("score", "label", "field", "weight", "negatives_kept", "logits")
-"""Options that may stand at the top of the file and hold for every command that has them."""
-
-ALERT_KEYS = ("webhook", "field_values")
-"""Where alerts are sent; these may stand at the top of the file, too."""
-
-COMMANDS = (
-    *("fit", "compare", "fields", "sketch", "apply", "evaluate", "slices", "value", "diff"),
-    *("update", "backtest", "monitor", "journal", "serve"),
-)
-"""Commands that may have their own table in the file."""
-
-_READING_PART = {"journal": "add"}
-"""Of a command with parts, the one that reads logs: the table of the command has its options."""
-
-_NEVER = frozenset(
-    {
-        "help",
-        "output",
-        "report",
-        "save_best",
-        "test",
-        "model",
-        "force",
-        "json",
-        "quiet",
-        "period",
-        "source",
-        "replace",
-        "state",
-        "table",
-        "folder",
-        "note",
-        "until",
-    }
-)
-"""Options that belong to one run: what is read, what is written, and what is printed."""
-
-_FILE = "mcnet.config_file"
 _head: ContextVar[str | None] = ContextVar("mcnet head", default=None)
 _is_new: ContextVar[bool] = ContextVar("mcnet new head", default=False)
 
@@ -97,113 +55,13 @@ def store_to_write(address: str) -> "Store":
     return opened
 
 
-def read_config(
-    context: Any, path: str | None, ignored: bool, head: str | None = None
-) -> dict[str, dict[str, Any]] | None:
-    """Return the options of every command that the configuration file gives, as Typer's `default_map`."""
-    if ignored:
-        if path is not None:
-            raise InputError("--config and --no-config were both given; give one of them")
-        return None
-    file = Path(CONFIG_NAME if path is None else path)
-    if not file.is_file():
-        if path is not None:
-            raise InputError(f"there is no file {file}")
-        return None
-    context.meta[_FILE] = str(file)
-    return _options_of_commands(file, _of_head(file, _document(file), head), context.command)
-
-
-def _of_head(file: Path, document: dict[str, Any], head: str | None) -> dict[str, Any]:
-    """Return the document with the settings of a head in the place of those of all."""
-    heads = document.pop("heads", {})
-    if not isinstance(heads, dict) or not all(isinstance(table, dict) for table in heads.values()):
-        raise InputError(f"{file}: heads has no tables; name a head in each, as in [heads.cvr]")
-    for key, value in heads.get(head, {}).items():
-        both = isinstance(value, dict) and isinstance(document.get(key), dict)
-        document[key] = {**document[key], **value} if both else value
-    return document
-
-
 def printer_of(context: Any, json: bool, quiet: bool = False) -> Printer:
     """Return what prints for a command, and say which options the configuration file gave it."""
     given = [name for name, value in context.params.items() if value is not None and from_config(context, name)]
-    printer = Printer(json, quiet, context.meta.get(_FILE) if given else None)
+    printer = Printer(json, quiet, context.meta.get(config.FILE) if given else None)
     if given:
         printer.note(f"{', '.join(name.replace('_', '-') for name in given)}: from {printer.config}")
     return printer
-
-
-def from_config(context: Any, name: str) -> bool:
-    """Tell whether the configuration file, and not the command line, gave an option."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "DEFAULT_MAP"
-
-
-def _document(file: Path) -> dict[str, Any]:
-    import tomllib
-
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{file} is not valid TOML: {error}") from None
-
-
-def _options_of_commands(file: Path, document: dict[str, Any], application: Any) -> dict[str, dict[str, Any]]:
-    options = {
-        name: {p.name: p for p in _command(application, name).params if p.param_type_name == "option"}
-        for name in COMMANDS
-    }
-    result: dict[str, dict[str, Any]] = {name: {} for name in COMMANDS}
-    own_tables: dict[str, dict[str, Any]] = {}
-    for key, value in document.items():
-        if key in COMMANDS and isinstance(value, dict):
-            own_tables[key] = value
-            continue
-        name = key.replace("-", "_")
-        if name not in (*SHARED_KEYS, *ALERT_KEYS):
-            known = ", ".join((*SHARED_KEYS, *ALERT_KEYS, *(f"[{command}]" for command in COMMANDS), "[heads.NAME]"))
-            raise InputError(f"{file} has the unknown key {key!r}; it may have {known}")
-        for command in COMMANDS:
-            if name in options[command]:
-                result[command][name] = _value(file, key, value, options[command][name])
-    for command, table in own_tables.items():
-        allowed = {_key(option): option for name, option in options[command].items() if name not in _NEVER}
-        for key, value in table.items():
-            option = allowed.get(key.replace("-", "_"))
-            if option is None:
-                raise InputError(
-                    f"{file} has the unknown key {key!r} in [{command}]; it may have {', '.join(sorted(allowed))}"
-                )
-            result[command][option.name] = _value(file, f"{command}.{key}", value, option)
-    return {name: {_READING_PART[name]: given} if name in _READING_PART else given for name, given in result.items()}
-
-
-def _command(application: Any, name: str) -> Any:
-    """Return the command, or the part of it, that has options in the file."""
-    command = application.commands[name]
-    return command.commands[_READING_PART[name]] if name in _READING_PART else command
-
-
-def _key(option: Any) -> str:
-    """Return the name of an option as it is typed, without hyphens."""
-    return str(option.opts[0]).lstrip("-").replace("-", "_")
-
-
-def _value(file: Path, key: str, value: Any, option: Any) -> Any:
-    """Return a value of the file as it would be typed, or say what it should be; Typer converts numbers later."""
-    if option.is_flag:
-        if not isinstance(value, bool):
-            raise InputError(f"{file}: {key} is {value!r}; it must be true or false")
-        return value
-    many = option.multiple and isinstance(value, list)
-    for entry in value if many else [value]:
-        if isinstance(entry, bool) or not isinstance(entry, str | int | float):
-            wanted = "text, or a list of texts" if option.multiple else "text or a number"
-            raise InputError(f"{file}: {key} is {value!r}; it must be {wanted}")
-    if option.multiple:
-        return [str(entry) for entry in (value if many else [value])]
-    return str(value)
 
 
 def webhook_of(context: Any) -> "Webhook | None":
@@ -391,13 +249,8 @@ def _with_groups(command: Callable[..., None]) -> Callable[..., None]:
     every = [Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
     for name, one in own.items():
         every += [] if name == "context" else groups[name].options if name in groups else [one]
-    return _seen_as(run, every)
-
-
-def _seen_as(run: Callable[..., None], parameters: Sequence[Parameter]) -> Callable[..., None]:
-    """Return a function as one with these parameters, which is what Typer reads."""
-    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__signature__ = Signature(every)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in every}
     return run
 
 
@@ -465,29 +318,19 @@ def _columns_given(context: Any, **given: Any) -> Columns:
     return Columns(**given, filed=frozenset(name for name in given if from_config(context, name)))
 
 
+GivenSettings = Callable[[Collection[str]], "HeadSettings"]
+"""Returns the settings of a head that are given, without those of the file that are named."""
+
 # The settings of a head as options: every one that a command takes, in the order of `HeadSettings`.
 
 _FLAGS = {"score_type": ("logits", "--logits/--probabilities"), "look": ("look", "--look/--no-look")}
 """The name of a parameter, and of its options, for what is switched on and off."""
 
 
-def head_settings(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that gives a command an option for every setting of a head, but for some of them.
-
-    Typer sees the parameters that the command has and these; the command reads them with `given_settings`.
-    """
-
-    def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(**given: Any) -> None:
-            command(**{name: value for name, value in given.items() if name in own})
-
-        own = dict(signature(command).parameters)
-        added = [_parameter(name) for name in SETTINGS if name not in left_out and name not in _NOT_TYPED]
-        first = [one for one in own.values() if one.name in ("context", "store", "logs")]
-        return _seen_as(run, [*first, *added, *(one for one in own.values() if one not in first)])
-
-    return decorated
+def head_settings(*left_out: str) -> Any:
+    """Return an option for every setting of a head, but for some; the value is a function that returns those given."""
+    named = [name for name in SETTINGS if name not in left_out and name not in _NOT_TYPED]
+    return _Group(tuple(map(_parameter, named)), lambda context, **_: partial(_given_settings, context))
 
 
 _NOT_TYPED = ("resolution",)
@@ -507,7 +350,7 @@ def _parameter(name: str, text: str | None = None) -> Parameter:
     return Parameter(parameter, Parameter.POSITIONAL_OR_KEYWORD, default=made, annotation=kind | None)
 
 
-def given_settings(context: Any, *, without_file: Collection[str] = ()) -> "HeadSettings":
+def _given_settings(context: Any, without_file: Collection[str] = ()) -> "HeadSettings":
     """Return the settings that the command line and the configuration file give; refuse two that differ."""
     from mcnet.store.settings import HeadSettings
 
@@ -523,7 +366,7 @@ def given_settings(context: Any, *, without_file: Collection[str] = ()) -> "Head
             typed[name] = context.params[option.name]
     words, file = (HeadSettings.of({n: _as_kept(n, value) for n, value in given.items()}) for given in (typed, filed))
     file = file.without(SETTINGS[name].metadata["instead"] for name in words.given)
-    return words.joined(file, f"the command line and {context.meta.get(_FILE)}")
+    return words.joined(file, f"the command line and {context.meta.get(config.FILE)}")
 
 
 def value_number(typed: str | None) -> float | None:

@@ -7,7 +7,8 @@ import typer
 
 from mcnet._shared.messages import counted, need_extra
 from mcnet.cli import options
-from mcnet.cli.run import UNUSABLE, plain_interrupts
+from mcnet.cli.options import GivenSettings
+from mcnet.cli.run import UNUSABLE, Printer, plain_interrupts
 from mcnet.cli.sources import source_of
 from mcnet.store.settings import OF_THE_LOOP, SETTINGS
 
@@ -22,7 +23,6 @@ REFUSED = 1
 ALARM = 3
 
 
-@options.head_settings()
 def update(
     context: typer.Context,
     store: str = options.argument(
@@ -31,6 +31,7 @@ def update(
     logs: list[str] | None = options.argument(
         "LOG", "Logs or saved sketches to add first; none if other processes add to the store.", None
     ),
+    settings: GivenSettings = options.head_settings(),
     period: str | None = options.ONE_PERIOD,
     source: str | None = options.SOURCE,
     age: float | None = options.AGE,
@@ -47,8 +48,7 @@ def update(
     ),
     webhook: str | None = options.WEBHOOK_ADDRESS,
     field_values: str = options.FIELD_VALUES,
-    json: bool = options.JSON,
-    quiet: bool = options.QUIET,
+    printer: Printer = options.PRINTER,
 ) -> None:
     """Learn new rows and publish the next model.
 
@@ -78,14 +78,13 @@ def update(
     """
     from mcnet.operations.update import update as run_update
 
-    printer = options.printer_of(context, json, quiet)
     receiver = options.webhook_of(context)
     given = source_of(logs) if logs else None
     if given is None:
         options.refuse_read_options("no logs are named")
     # Saved sketches know how their logs were read, whatever the file says.
     known = SETTINGS.keys() - set(OF_THE_LOOP) if given is not None and given.finished else ()
-    settings = options.given_settings(context, without_file=known)
+    chosen = settings(known)
     plain_interrupts()
     total = given.row_count if given is not None and printer.lively else None
     opened = options.store_to_write(store)
@@ -93,7 +92,7 @@ def update(
         done = run_update(
             opened,
             [] if given is None else given.paths,
-            settings,
+            chosen,
             head=options.head_name(),
             until=until,
             force=force,
