@@ -73,3 +73,9 @@ def test_an_unknown_name_is_refused_by_the_nearest_one(tmp_path):
         mcnet.update(tmp_path / "ads.db", scroe="pctr")
     with pytest.raises(InputError, match="no setting 'resolutions'"):
         mcnet.Store(tmp_path / "ads.db").configure(resolutions=3)
+
+
+def test_settings_that_are_no_settings_are_refused(tmp_path):
+    with pytest.raises(InputError, match="HeadSettings"):
+        mcnet.update(tmp_path / "ads.db", "log.parquet", {"score": "pctr"})
+    assert not list(tmp_path.iterdir())

@@ -211,6 +211,8 @@ class HeadSettings:
                 meant = get_close_matches(name, SETTINGS, 1)
                 advice = f"did you mean {meant[0]}?" if meant else f"there are {', '.join(SETTINGS)}"
                 raise InputError(f"a head has no setting {name!r}; {advice}")
+        if not isinstance(settings, HeadSettings | None):
+            raise InputError(f"settings is {settings!r}; make HeadSettings(score=…, label=…), or name each setting")
         named = HeadSettings(**given)
         return named if settings is None else settings.joined(named, "settings and by its name")
 
