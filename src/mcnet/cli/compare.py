@@ -32,7 +32,9 @@ def compare(
         every="Cut --time to periods: 15m, 1h, 1d, 1w, 1mo, or a number for a column that counts.",
     ),
     test: list[str] | None = options.option("LOG", "Judge on these rows instead of folds; may be repeated."),
-    method: list[str] | None = options.METHODS,
+    method: list[str] | None = options.option(
+        "NAME", "Compare this method; may be repeated. Default: all.", autocompletion=options.complete_methods
+    ),
     folds: int = options.option("N", "Split the rows into this many folds.", 5, min=2),
     report: str | None = options.option("FILE", "Write a page to look at (.html)."),
     save_best: str | None = options.option("FILE", "Save the chosen method's model."),

@@ -40,11 +40,15 @@ def fit(
         time="The column of timestamps: learn from how periods differ.",
         every=options.CUT_TIME,
     ),
-    method: str = options.METHOD,
-    parameters: list[str] | None = options.PARAMETERS,
+    method: str = options.option(
+        "NAME", "The method; mcnet methods lists them.", "mcnet-bayes", autocompletion=options.complete_methods
+    ),
+    parameters: list[str] | None = options.option(
+        "NAME=VALUE", "A parameter of the method; may be repeated.", None, "--set"
+    ),
     since: str | None = options.SINCE,
     until: str | None = options.UNTIL,
-    half_life: float | None = options.HALF_LIFE,
+    half_life: float | None = options.option("N", "Of a journal: the weight of rows halves every N periods."),
     force: bool = options.FORCE,
     printer: Printer = options.PRINTER,
 ) -> None:
@@ -131,7 +135,7 @@ def sketch(
     columns: Columns = options.columns(
         *("field", "value", "value_per_positive", "propensity", "time"), every=options.CUT_TIME
     ),
-    folds: int = options.FOLDS,
+    folds: int = options.option("N", "Split the rows into this many folds.", 1),
     resolution: str | None = options.option("N", "Cells per unit of logit (512), or exact."),
     sql: str | None = options.option(
         "DIALECT", f"Print the query that makes the sketch in a database instead, for {' or '.join(DIALECTS)}."

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -46,12 +46,7 @@ def add(
     store: str = options.argument("STORE", "The store; created if it does not exist."),
     logs: list[str] = options.LOGS,
     settings: GivenSettings = options.head_settings("fields", "exclude", *OF_THE_LOOP),
-    period: str | None = options.ONE_PERIOD,
-    source: str | None = options.SOURCE,
-    age: float | None = options.AGE,
-    counted: str | None = options.COUNTED,
-    replace: bool = options.REPLACE,
-    allow: list[str] | None = options.ALLOW,
+    addition: dict[str, Any] = options.ADDITION,
     printer: Printer = options.PRINTER,
 ) -> None:
     """Add logs or saved sketches to a journal.
@@ -79,12 +74,7 @@ def add(
             .add_files(
                 given.paths,
                 chosen,
-                period=period,
-                source=source,
-                age=age,
-                counted=counted,
-                replace=replace,
-                allow=allow or (),
+                **addition,
                 progress=advance,
             )
         )
@@ -247,7 +237,9 @@ def backtest(
     tracker_only: bool = options.flag(
         "--tracker-only", "Compare the tracker with the base scores alone, which is fast."
     ),
-    look: bool = options.LOOK,
+    look: bool = typer.Option(
+        True, "--look/--no-look", help="Keep a suspect period and do not learn it, or learn whatever comes."
+    ),
     since: str | None = options.option("PERIOD", "Judge from this period on; learn from all."),
     report: str | None = options.option("FILE", "Write a page to look at (.html)."),
     output: str | None = options.option("FILE", "Write the table of periods (.parquet).", None, "--output", "-o"),

@@ -41,7 +41,9 @@ def apply(
     column: str = options.option("NAME", "The name of the column to add.", "calibrated"),
     replace: bool = options.flag("--replace", "Replace the column if the log has it already."),
     logits: bool | None = options.LOGITS_OF_MODEL,
-    interval: float | None = options.INTERVAL,
+    interval: float | None = options.option(
+        "LEVEL", "Add the bounds of the credible interval of this level, such as 0.9."
+    ),
     fail_if: list[str] | None = options.option(
         "THRESHOLD", "Exit with 1 if this holds: 'unseen>0.05', 'missing>0'; may be repeated."
     ),

@@ -235,6 +235,13 @@ class _Group:
     """Makes the value of the parameter of the context and the options."""
 
 
+def _group(value: Callable[..., Any], **options: tuple[Any, Any]) -> Any:
+    """Return a group of options, each with its type."""
+    where = Parameter.POSITIONAL_OR_KEYWORD
+    made = (Parameter(name, where, default=default, annotation=kind) for name, (kind, default) in options.items())
+    return _Group(tuple(made), value)
+
+
 def _with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that has, for Typer, the options of a group in the place of the group."""
 
@@ -414,6 +421,7 @@ def _metrics(beginning: str) -> list[str]:
     return [name for name in (*threshold_names(), UNSEEN) if name.startswith(beginning)]
 
 
+_ALLOWED = "Add what looks like a mistake: weight (far above all before), period (far before the first); repeatable."
 _FILES = f"{FORMAT_NAMES} files, globs, folders or addresses (s3://...)"
 LOG_HELP = f"{_FILES}; or - for stdin; or saved sketches; or a store (ads.db, postgresql://...)."
 LOGS = argument("LOG", LOG_HELP)
@@ -427,42 +435,31 @@ LABEL = _parameter("label").default
 LOGITS_OF_MODEL = _parameter("score_type", _TYPE_OF_MODEL).default
 CUT_TIME = "Cut --time to periods: 15m, 1h, 1d (the default), 1w, 1mo, or a number for a column that counts."
 LEFT_OUT = "A column to leave out, such as an id; may be repeated."
-ONE_PERIOD = option("P", "The period of all rows; for sketches, and logs without a time.")
-SOURCE = option("NAME", "The name of the source; by default its path.")
-AGE = option("N", "For positives that arrive late: they were counted N periods after the end.", min=0.0)
-COUNTED = option("TIMESTAMP", "For positives that arrive late: when they were counted.")
-ALLOW = option(
-    "NAME", "Add what looks like a mistake: weight (far above all before), period (far before the first); repeatable."
-)
-REPLACE = flag("--replace", "Replace earlier rows of the same source and period.")
-INTERVAL = option("LEVEL", "Add the bounds of the credible interval of this level, such as 0.9.")
-FOLDS = option("N", "Split the rows into this many folds.", 1)
-PARAMETERS = option("NAME=VALUE", "A parameter of the method; may be repeated.", None, "--set")
-METHOD = option("NAME", "The method; mcnet methods lists them.", "mcnet-bayes", autocompletion=complete_methods)
-METHODS = option("NAME", "Compare this method; may be repeated. Default: all.", autocompletion=complete_methods)
 OUTPUT = option("FILE", "The file to write.", ..., "--output", "-o", show_default=False)
 SINCE = option("P", "Of a journal: the first period to read.")
 UNTIL = option("P", "Of a journal: the last period to read.")
-HALF_LIFE = option("N", "Of a journal: the weight of rows halves every N periods.")
 FORCE = flag("--force", "Overwrite the output if it exists.")
 THRESHOLDS = option(
     "THRESHOLD",
     "Exit with 1 if this is true: 'f_rce>0.05' or 'field.pcoc>1.1 where positives>100'; may be repeated.",
     autocompletion=_metrics,
 )
-LOOK = typer.Option(
-    True,
-    "--look/--no-look",
-    help="Keep a suspect period and do not learn it, or learn whatever comes.",
-    show_default=True,
-)
 WEBHOOK_ADDRESS = option("URL", "Send alarms, refusals and suspect periods here (https); or set MCNET_WEBHOOK.")
 FIELD_VALUES = option("HOW", "Field values in alerts, metrics and the pages of the service: show or hide.", "show")
 JSON = flag("--json", "Print JSON for a script instead.")
 QUIET = typer.Option(False, "--quiet", "-q", help="Print nothing but errors, warnings and --json.")
-_PRINTED = tuple(
-    Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=bool)
-    for name, default in (("json", JSON), ("quiet", QUIET))
+PRINTER = _group(printer_of, json=(bool, JSON), quiet=(bool, QUIET))
+JSON_PRINTER = _group(printer_of, json=(bool, JSON))
+ADDITION = _group(
+    lambda _, allow, **given: {**given, "allow": allow or ()},
+    period=(str | None, option("P", "The period of all rows; for sketches, and logs without a time.")),
+    source=(str | None, option("NAME", "The name of the source; by default its path.")),
+    age=(
+        float | None,
+        option("N", "For positives that arrive late: they were counted N periods after the end.", min=0.0),
+    ),
+    counted=(str | None, option("TIMESTAMP", "For positives that arrive late: when they were counted.")),
+    replace=(bool, flag("--replace", "Replace earlier rows of the same source and period.")),
+    allow=(list[str] | None, option("NAME", _ALLOWED)),
 )
-PRINTER: Any = _Group(_PRINTED, printer_of)
-JSON_PRINTER: Any = _Group(_PRINTED[:1], printer_of)
+"""How rows are added to a journal, as `Journal.add_files` takes it."""

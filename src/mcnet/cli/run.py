@@ -316,20 +316,7 @@ def main() -> int:
 
 
 def run(arguments: Sequence[str] | None = None, *, application: Any = None, name: str = "mcnet") -> int:
-    """Run one command and return its exit code.
-
-    Parameters
-    ----------
-    arguments : the words of the command; those of the process if none are given.
-    application : the Typer application that has the command; that of `mcnet` if none is given.
-    name : what help calls the application.
-
-    Returns
-    -------
-    0 if all went well, 1 if a threshold was not met, 2 for wrong use or input, 70 for an unexpected error, 74 if the
-    disk is full, 75 if another process is using the same files or a database cannot be reached, 130 after an interrupt,
-    143 after SIGTERM and 129 after SIGHUP. A command may have further codes, which its help names.
-    """
+    """Run one command, by default that of the process, and return its exit code; `mcnet --help` lists the codes."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     output = sys.stdout
     for stream in (sys.stdout, sys.stderr):  # whatever their encoding

@@ -1,7 +1,7 @@
 """`mcnet update` and `mcnet serve`: the loop, run once, and the service."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -32,12 +32,7 @@ def update(
         "LOG", "Logs or saved sketches to add first; none if other processes add to the store.", None
     ),
     settings: GivenSettings = options.head_settings(),
-    period: str | None = options.ONE_PERIOD,
-    source: str | None = options.SOURCE,
-    age: float | None = options.AGE,
-    counted: str | None = options.COUNTED,
-    replace: bool = options.REPLACE,
-    allow: list[str] | None = options.ALLOW,
+    addition: dict[str, Any] = options.ADDITION,
     until: str | None = options.option("P", "Learn no period after this one, as one that has not ended."),
     force: bool = options.flag("--force", "Publish even if the gate refuses; this is recorded in the history."),
     note: str = options.option("TEXT", "A note for the history.", ""),
@@ -100,12 +95,7 @@ def update(
             status=status,
             wait_seconds=wait,
             progress=advance,
-            period=period,
-            source=source,
-            age=age,
-            counted=counted,
-            replace=replace,
-            allow=allow or (),
+            **addition,
         )
     printer.result(done.to_dict(), *_lines(done))
     options.send_told(opened, receiver)
