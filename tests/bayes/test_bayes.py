@@ -8,7 +8,7 @@ from scipy.special import expit, logit, ndtri
 
 from mcnet.bayes.fit import family_of, fit_bayes
 from mcnet.bayes.posterior import BayesFit, uncertainty_of
-from mcnet.bayes.prior import default_strengths
+from mcnet.bayes.prior import EmpiricalBayes
 from mcnet.calibrators.parametric import Platt
 from mcnet.curves.rising_sum import RisingSum
 from mcnet.datasets.simulator import SimulatedField, simulate
@@ -315,7 +315,7 @@ def test_curves_that_want_to_be_flat_converge_and_priors_are_learnt(truth, value
     model = fit_bayes(x, value, np.ones(len(x)), y, np.arange(values)[:, None], [values])
     assert model.iterations < 80
     assert model.decrement < 1e-4
-    assert not np.allclose(model.strengths.values[0], default_strengths(1, 0).values[0])
+    assert not np.allclose(model.strengths.values[0], EmpiricalBayes().first(1, 0).values[0])
 
 
 # --- uncertainty -----------------------------------------------------------------------------------------------------

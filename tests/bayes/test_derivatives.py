@@ -12,7 +12,7 @@ from mcnet.bayes.fit import fit_bayes
 from mcnet.bayes.likelihood import make_cells
 from mcnet.bayes.model import Incidence, State, make_panels, make_shapes
 from mcnet.bayes.newton import Balance, Posterior
-from mcnet.bayes.prior import default_strengths
+from mcnet.bayes.prior import EmpiricalBayes
 from mcnet.bayes.solver import Arrow, Information, conjugate_gradients
 
 
@@ -28,7 +28,7 @@ def make_posterior(rows=2_000, panels=7, shape="step", fields=2, seed=0, inside=
         cells=make_cells(grid, x, contexts, w, y, len(codes)),
         shapes=shapes,
         incidence=Incidence(codes, sizes),
-        strengths=default_strengths(fields, 0),
+        strengths=EmpiricalBayes().first(fields, 0),
     )
 
 

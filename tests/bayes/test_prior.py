@@ -13,11 +13,11 @@ from mcnet.errors import InputError
 MODULE = """
 from dataclasses import replace
 import numpy as np
-from mcnet.bayes.prior import default_strengths
+from mcnet.bayes.prior import EmpiricalBayes
 
 class Rigid:
     def first(self, fields, combinations):
-        start = default_strengths(fields, combinations)
+        start = EmpiricalBayes().first(fields, combinations)
         return replace(start, values=np.full_like(start.values, 1e-8))
 
     def learn(self, strengths, shapes, state, variances, shared_covariance):

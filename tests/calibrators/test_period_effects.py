@@ -5,9 +5,10 @@ import pytest
 
 from mcnet.bayes.estimator import BayesMCNet
 from mcnet.bayes.fit import fitted_level
+from mcnet.bayes.tempering import level_error
 from mcnet.calibrators.methods import calibrator, methods
 from mcnet.calibrators.parametric import Platt
-from mcnet.calibrators.period_effects import level_error, period_blocks
+from mcnet.calibrators.period_effects import period_blocks
 from mcnet.datasets.worlds import make_world
 from mcnet.errors import InputError
 from mcnet.model.model_file import load

@@ -17,7 +17,7 @@ from mcnet.bayes.fields import (
     without_values,
 )
 from mcnet.bayes.fit import belief_limit, family_of, fit_bayes, fit_bayes_sketch, fit_one_curve
-from mcnet.bayes.isotonic import earned_share, may_earn, mixed_with_isotonic
+from mcnet.bayes.isotonic import FEWEST_OF_RARER_CLASS, MOST_MIXED_CONTEXTS, earned_share, mixed_with_isotonic
 from mcnet.bayes.misfit import Misfit
 from mcnet.bayes.posterior import BayesFit, FitUncertainty
 from mcnet.bayes.prior import EmpiricalBayes, Prior
@@ -118,7 +118,8 @@ class BayesMCNet(TrainedCalibrator):
         return len(self.posterior_.panels.edges) - 1 if hasattr(self, "posterior_") else 1
 
     def _fitting(self, rows: PeriodBlocks | None = None) -> Callable[[Sketch], Fitted]:
-        earlier = self._earlier()
+        known = getattr(self, "posterior_", None) if self.warm_start else None
+        earlier = None if known is None else EarlierFit(self.model_.contexts, known)
         return lambda sketch: self._solve(sketch, earlier, rows)
 
     def _fit_periods(self, rows: PeriodBlocks) -> dict[str, float]:
@@ -181,7 +182,8 @@ class BayesMCNet(TrainedCalibrator):
         # Weights that were divided say how much rows of a period are worth, and not how well the scores are known.
         believed = evidence is None or evidence.tempering == 1.0
         self.posterior_ = self._maximum(tempered, pairs, kept, earlier, believed)
-        _warn_if_unfinished(self.posterior_, sketch)
+        if not self.posterior_.finished:
+            _warn_of_unfinished(self.posterior_, sketch)
         coming = 0.0 if evidence is None else self._level_of_periods(evidence)
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
         contexts, summed = Contexts.none(), False
@@ -189,8 +191,12 @@ class BayesMCNet(TrainedCalibrator):
             contexts = served_contexts(without_values(sketch.contexts, self.left_out_fields_), kept)
             # Of very many contexts none is listed: the sum over a row's values serves it.
             summed = len(kept) - len(self.left_out_fields_) > 1 or len(contexts) > MOST_CURVES_WITH_OWN_KNOTS
-        # Rows held back at random prove nothing where the rows of a period go together.
-        mixes = rows is None and may_earn(served) if self.isotonic_share == "auto" else self.isotonic_share != 0.0
+        mixes = self.isotonic_share != 0.0
+        if self.isotonic_share == "auto":
+            rarer = min(served.total_positives, served.total_weight - served.total_positives)
+            enough = rarer >= FEWEST_OF_RARER_CLASS and len(served.contexts) <= MOST_MIXED_CONTEXTS
+            # Rows held back at random prove nothing where the rows of a period go together.
+            mixes = enough and rows is None
         curves, contexts = self._compiled(served, family, contexts, summed=summed, mixes=mixes)
         misfit = Misfit.of(self.posterior_, tempered if self.field_aware else tempered.pooled())
         return Fitted(
@@ -198,7 +204,7 @@ class BayesMCNet(TrainedCalibrator):
             contexts,
             family,
             isotonic_share=self.isotonic_share_,
-            balanced_by=self._balanced_by(sketch),
+            balanced_by=() if self.field_aware else sketch.contexts.names,
             # The level of the time to come differs from the fitted one by the same variance again.
             uncertainty=FitUncertainty(self.posterior_, family, coming, misfit.variance),
             history=self._history(tempered, kept),
@@ -224,7 +230,8 @@ class BayesMCNet(TrainedCalibrator):
         if not self.field_aware:
             return fit_one_curve(sketch, **given)
         fit = fit_bayes_sketch(sketch, pairs=pairs, kept=kept, prior=self.prior, **given)
-        return fit.without_spread([sketch.contexts.names.index(name) for name in self.left_out_fields_])
+        left_out = [sketch.contexts.names.index(name) for name in self.left_out_fields_]
+        return fit.without_spread(left_out) if left_out else fit
 
     def _level_of_periods(self, evidence: PeriodEvidence) -> float:
         """Move the level to what the periods say; return the variance of that of the time to come."""
@@ -316,10 +323,8 @@ class BayesMCNet(TrainedCalibrator):
         return sketch, kept
 
 
-def _warn_if_unfinished(fit: BayesFit, sketch: Sketch) -> None:
+def _warn_of_unfinished(fit: BayesFit, sketch: Sketch) -> None:
     """Warn of a fit that has not reached its maximum, which weights far above 1 may cause."""
-    if fit.finished:
-        return
     mean = sketch.total_weight / max(sketch.rows, 1)
     why = ""
     if mean >= LARGE_MEAN_WEIGHT:

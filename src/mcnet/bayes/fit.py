@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
-from mcnet._shared.arrays import FloatArray, IntArray, sigmoid, sums_by
+from mcnet._shared.arrays import FloatArray, sigmoid, sums_by
 from mcnet.bayes.fields import combine, telling, without_rare
 from mcnet.bayes.likelihood import make_cells
 from mcnet.bayes.model import Incidence, Panels, State, make_panels, make_shapes, step_basis
 from mcnet.bayes.newton import Balance, Posterior, maximise, refine_balance
 from mcnet.bayes.posterior import BayesFit, Covariance
-from mcnet.bayes.prior import WIDE_COMMON, EmpiricalBayes, Prior, Strengths, default_strengths
+from mcnet.bayes.prior import WIDE_COMMON, EmpiricalBayes, Prior, Strengths
 from mcnet.curves.family import Combination, CurveFamily
 from mcnet.errors import InputError
 from mcnet.sketch.sketch import Sketch
@@ -78,7 +78,9 @@ def fit_bayes(
     given = np.atleast_2d(np.asarray(codes, dtype=np.int64))
     rate = float(y.sum() / w.sum())
     of_context = rate * (1.0 - rate) * sums_by(where, w, len(given))
-    combinations = _combinations(given, sizes, pairs, start, of_context)
+    combinations = [combine(given, sizes, first, second, of_context) for first, second in pairs]
+    if start and [(pair.first, pair.second) for pair in start.combinations] != [tuple(pair) for pair in pairs]:
+        raise InputError("a fit can only continue from a model with the same combinations of fields")
     expanded = np.column_stack([given, *(pair.codes(given) for pair in combinations)]).astype(np.int64)
     counts = [*map(int, sizes), *(len(pair.keys) for pair in combinations)]
 
@@ -112,16 +114,10 @@ def fit_bayes(
     )
     if not lift:
         return model
-    of_panels = rows.expected(posterior.evaluate(state))
-    return _lifted(model, model.calibrate_contexts(given, where, x), w, of_panels)
-
-
-def _lifted(model: BayesFit, calibrated: FloatArray, weight: FloatArray, expected: float) -> BayesFit:
-    """Return the model with a common offset under which its cells expect as many positives as their panels' means did.
-
-    A panel's cells were fitted as one, at their mean score; on a bent curve they expect a little more or less.
-    """
-    offset, _ = fitted_level(calibrated, weight, weight * (expected / float(weight.sum())))
+    # A panel's cells were fitted as one, at their mean score; on a bent curve they expect a little more or less.
+    expected_positives = float(rows.weight @ sigmoid(posterior.evaluate(state).logits))
+    calibrated = model.calibrate_contexts(given, where, x)
+    offset, _ = fitted_level(calibrated, w, w * (expected_positives / float(w.sum())))
     return model.shifted(offset) if abs(offset) < LARGEST_LIFT else model
 
 
@@ -153,21 +149,6 @@ def fitted_level(logits: FloatArray, weight: FloatArray, positives: FloatArray) 
 def _threads() -> Any:
     """Return the threads of the linear algebra libraries; finding them takes milliseconds, so it is done once."""
     return ThreadpoolController()
-
-
-def _combinations(
-    codes: IntArray,
-    sizes: Sequence[int],
-    pairs: Sequence[tuple[int, int]],
-    start: BayesFit | None,
-    information: FloatArray,
-) -> list[Combination]:
-    found = [combine(codes, sizes, first, second, information) for first, second in pairs]
-    if start is None:
-        return found
-    if [(pair.first, pair.second) for pair in start.combinations] != [tuple(pair) for pair in pairs]:
-        raise InputError("a fit can only continue from a model with the same combinations of fields")
-    return found
 
 
 def _first_state(posterior: Posterior, combinations: list[Combination], start: BayesFit | None) -> State:
@@ -256,7 +237,7 @@ def fit_one_curve(
     if not balanced:
         return alone
     fields = len(contexts.names)
-    held = replace(default_strengths(fields, 0), values=np.full((fields, 3), _HELD), common=alone.strengths.common)
+    held = replace(EmpiricalBayes().first(fields, 0), values=np.full((fields, 3), _HELD), common=alone.strengths.common)
     return fit_bayes(
         sketch.logit,
         sketch.context,

@@ -53,19 +53,11 @@ class _Held:
         return gained, float(np.sqrt(max(squares - gained**2 / rows, 0.0)))
 
 
-def may_earn(sketch: Sketch) -> bool:
-    """Tell whether there are rows enough, and contexts few enough, for isotonic fits to help at all."""
-    rarer = min(sketch.total_positives, sketch.total_weight - sketch.total_positives)
-    return rarer >= FEWEST_OF_RARER_CLASS and len(sketch.contexts) <= MOST_MIXED_CONTEXTS
-
-
 def earned_share(sketch: Sketch, curves: Curves, contexts: Contexts) -> float:
     """Return how much of an isotonic fit of each context lowers the log-loss of rows held back; 0 if not clearly.
 
     The curves have seen the rows that are held back from the isotonic fits, which favours the curves.
     """
-    if not may_earn(sketch):
-        return 0.0
     held = _held_back(sketch, curves, contexts)
     share = 0.0
     for _ in range(20):

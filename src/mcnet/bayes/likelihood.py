@@ -73,10 +73,6 @@ class Cells:
             value += 0.5 * float((1.0 + self.rows) @ np.square(beyond).sum(axis=1))
         return value if np.isfinite(value) else np.inf
 
-    def expected(self, at: Evaluation) -> float:
-        """Return the positives that all cells together are expected to have."""
-        return float(self.weight @ sigmoid(at.logits))
-
     def reach(self, residual: FloatArray, slopes: FloatArray) -> FloatArray:
         """Sum residual · ∂F / ∂ψ over the cells of each context: `[contexts, panels]`."""
         table = np.zeros_like(slopes)
@@ -107,7 +103,12 @@ class Cells:
         total, own = np.zeros((size, size)), np.zeros((self.contexts, width, width))
         coupled = np.zeros((sum(incidence.sizes), width * size))
         for contexts, cells, filled in self._groups:
-            moves = self._moves(at, contexts, cells, lift)
+            # The derivatives of the calibrated logits by the coefficients of their contexts.
+            panel = self.panel[cells].ravel()
+            by_slope = self.panels.crossed[panel]
+            by_slope[np.arange(len(panel)), panel] += self.place[cells].ravel()
+            by_slope.reshape(*cells.shape, -1)[...] *= at.slopes[contexts][:, None, :]
+            moves = np.asarray(by_slope @ lift[1:] + lift[0]).reshape(*cells.shape, -1)
             chance = sigmoid(at.logits[cells])
             moves *= np.sqrt(filled * self.weight[cells] * chance * (1.0 - chance))[:, :, None]
             numbers = moves @ along
@@ -126,14 +127,6 @@ class Cells:
                 own[context] += held * np.outer(number, number)
                 incidence.add(coupled, np.array([context]), held * np.outer(number, move).reshape(1, -1))
         return total, own, [part.reshape(len(part), width, size) for part in incidence.split(coupled)]
-
-    def _moves(self, at: Evaluation, contexts: IntArray, cells: IntArray, lift: FloatArray) -> FloatArray:
-        """Return the derivatives of the calibrated logits of some cells by the coefficients of their contexts."""
-        panel = self.panel[cells].ravel()
-        by_slope = self.panels.crossed[panel]
-        by_slope[np.arange(len(panel)), panel] += self.place[cells].ravel()
-        by_slope.reshape(*cells.shape, -1)[...] *= at.slopes[contexts][:, None, :]
-        return np.asarray(by_slope @ lift[1:] + lift[0]).reshape(*cells.shape, -1)
 
     @cached_property
     def _groups(self) -> list[tuple[IntArray, IntArray, MaskArray]]:

@@ -46,12 +46,6 @@ class _Panels:
     information: FloatArray
     residual: FloatArray
 
-    @staticmethod
-    def of(information: FloatArray, weighted: FloatArray, residual: FloatArray) -> _Panels:
-        """Return the panels that have rows, of sums by panel."""
-        used = information > 0.0
-        return _Panels(weighted[used] / information[used], information[used], residual[used])
-
 
 @dataclass(frozen=True, eq=False)
 class Misfit:
@@ -80,8 +74,11 @@ class Misfit:
         key = (part * fit.panels.count)[sketch.context] + panel
         columns = information, information * sketch.logit, residual
         sums = np.stack([sums_by(key, column, shape[0] * shape[1]).reshape(shape) for column in columns])
-        parts = [_Panels.of(*sums[:, place]) for place in range(len(chosen))]
-        return Misfit(fit, _Panels.of(*sums.sum(axis=1)), tuple(zip(fit.expand(table[chosen]), parts, strict=True)))
+        parts = []
+        for weights, weighted, residuals in (sums.sum(axis=1), *(sums[:, place] for place in range(len(chosen)))):
+            used = weights > 0.0
+            parts.append(_Panels(weighted[used] / weights[used], weights[used], residuals[used]))
+        return Misfit(fit, parts[0], tuple(zip(fit.expand(table[chosen]), parts[1:], strict=True)))
 
     def variance(self, logits: FloatArray) -> FloatArray:
         """Return what a misfit adds to the variance of calibrated logits, at some raw logits."""

@@ -162,14 +162,6 @@ class Shapes:
         """The log-slope in each panel by the numbers of a field value."""
         return np.asarray(self.basis @ self.deviation[1:])
 
-    @cached_property
-    def lift(self) -> FloatArray:
-        """Return (offset, log-slope of every panel) by η."""
-        lift = np.zeros((1 + self.basis.shape[0], 1 + self.basis.shape[1]))
-        lift[0, 0] = 1.0
-        lift[1:, 1:] = self.basis
-        return lift
-
 
 def make_shapes(panels: Panels, basis: FloatArray, deviations: int) -> Shapes:
     """Return shapes for a basis; φ₀ and every deviation are Ornstein–Uhlenbeck processes in t around their means.

@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
+import scipy
 
 from mcnet._shared.arrays import FloatArray, sigmoid, sums_by
 from mcnet.bayes.likelihood import Cells, Evaluation
 from mcnet.bayes.model import Incidence, Shapes, State
 from mcnet.bayes.prior import Prior, Strengths
-from mcnet.bayes.solver import Arrow, Information, solve
+from mcnet.bayes.solver import Arrow, Information, conjugate_gradients
 
 LONGEST = 2.0
 """No log-slope may move by more than this in one step: an exponential leads far astray."""
@@ -82,8 +83,8 @@ class Posterior:
 
     def information(self, at: Evaluation) -> Information:
         """Return the Fisher information of the likelihood, plus the prior precision."""
-        shapes = self.shapes
-        shared, own, couplings = self.cells.information(at, shapes.lift, shapes.deviation, self.incidence)
+        shapes, lift = self.shapes, scipy.linalg.block_diag(1.0, self.shapes.basis)
+        shared, own, couplings = self.cells.information(at, lift, shapes.deviation, self.incidence)
         return Information(self.incidence, shared + self.shared_precision, own, couplings, self.precisions)
 
     @cached_property
@@ -127,7 +128,10 @@ def maximise(
         information = posterior.information(at)
         arrow = Arrow(information)
         gradient = posterior.gradient(state, at)
-        direction = solve(information, arrow, gradient)
+        if posterior.incidence.several:
+            direction = conjugate_gradients(information, arrow, gradient)[0]
+        else:
+            direction = arrow.solve(gradient)
         decrement = gradient.dot(direction)
         found = _search(posterior, state, loss, direction, decrement, length)
         if found is None:
@@ -177,19 +181,14 @@ def _search(
         lost = posterior.cells.loss(at)
         gained = value - lost - posterior.penalty(there)
         if gained >= 1e-4 * length * decrement - 1e-12 * abs(value):
-            return there, at, lost, _next_length(length, gained, decrement)
+            # The Fisher information may take a curve to be less bent than it is; then full steps jump over the maximum
+            # for ever. After a step that gained too little, the next one goes to the top of a parabola.
+            if gained > 0.25 * length * decrement:
+                return there, at, lost, 1.0
+            top = 0.5 * length * length * decrement / (length * decrement - gained)
+            return there, at, lost, float(np.clip(top, SHORTEST, 1.0))
         length *= 0.5
     return None
-
-
-def _next_length(length: float, gained: float, decrement: float) -> float:
-    """Return how long the next step should be, given what this one gained: along a parabola, 1 if that fits.
-
-    The Fisher information may take a curve to be less bent than it is; then full steps jump over the maximum for ever.
-    """
-    if gained > 0.25 * length * decrement:
-        return 1.0
-    return float(np.clip(0.5 * length * length * decrement / (length * decrement - gained), SHORTEST, 1.0))
 
 
 # MCNet's field-balance regulariser on top of the posterior.

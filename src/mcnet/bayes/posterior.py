@@ -246,7 +246,25 @@ def uncertainty_of(fit: BayesFit, family: CurveFamily) -> CurveUncertainty:
     With one field they are those of each value. With several, the variance of the mean curve is common, and a value
     adds what its own curve, the other fields at their average, is less certain than the mean.
     """
-    return _Variances(fit).compute(family)
+    parts = _Variances(fit)
+    fields = range(len(fit.state.values))
+    several, common = len(fields) > 1, np.zeros(len(parts.places))
+    if len(fields) != 1:
+        common = parts.variance(None, None, np.arange(len(parts.places)))[0]
+    known, unseen, steps = [], [], []
+    for field in fields:
+        # A field with very many values gives its variances at fewer places.
+        values = len(fit.state.values[field])
+        coarse = 4 if values <= VALUES_AT_FOURTH_PLACES else len(parts.places) // 2
+        step = 1 if values <= VALUES_AT_EVERY_PLACE else coarse
+        at = kept_places(step, len(parts.places))
+        added = np.concatenate([parts.of_values(field, at), parts.variance(field, None, at)])
+        if several and field < fit.fields:
+            added = np.maximum(added - common[at], 0.0)
+        known.append(added[:-1])
+        unseen.append(added[-1])
+        steps.append(step)
+    return CurveUncertainty(family, parts.places, common, tuple(known), tuple(unseen), tuple(steps)).rounded()
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,33 +314,13 @@ class _Variances:
         determined = max(len(self.shared) - 2 - held, 0.0)
         self.of_shared_strength = 2.0 / (determined + PSEUDO_COUNTS_COMMON[0])
 
-    def compute(self, family: CurveFamily) -> CurveUncertainty:
-        fields = range(len(self.fit.state.values))
-        several, common = len(fields) > 1, np.zeros(len(self.places))
-        if len(fields) != 1:
-            common = self._variance(None, None, np.arange(len(self.places)))[0]
-        known, unseen, steps = [], [], []
-        for field in fields:
-            # A field with very many values gives its variances at fewer places.
-            values = len(self.fit.state.values[field])
-            coarse = 4 if values <= VALUES_AT_FOURTH_PLACES else len(self.places) // 2
-            step = 1 if values <= VALUES_AT_EVERY_PLACE else coarse
-            at = kept_places(step, len(self.places))
-            added = np.concatenate([self._of_values(field, at), self._variance(field, None, at)])
-            if several and field < self.fit.fields:
-                added = np.maximum(added - common[at], 0.0)
-            known.append(added[:-1])
-            unseen.append(added[-1])
-            steps.append(step)
-        return CurveUncertainty(family, self.places, common, tuple(known), tuple(unseen), tuple(steps)).rounded()
-
-    def _of_values(self, field: int, at: IntArray) -> FloatArray:
+    def of_values(self, field: int, at: IntArray) -> FloatArray:
         number = len(self.fit.state.values[field])
         size = max(1, BLOCK_NUMBERS // (len(at) * (len(self.shared) + self.by_slope.shape[1])))
-        parts = [self._variance(field, slice(start, min(start + size, number)), at) for start in range(0, number, size)]
+        parts = [self.variance(field, slice(start, min(start + size, number)), at) for start in range(0, number, size)]
         return np.concatenate(parts) if parts else np.zeros((0, len(at)))
 
-    def _variance(self, field: int | None, values: slice | None, at: IntArray) -> FloatArray:
+    def variance(self, field: int | None, values: slice | None, at: IntArray) -> FloatArray:
         """Return variances `[values, places]` of some values of a field, of an unseen one, and of the mean curve."""
         fit, shapes = self.fit, self.fit.shapes
         deviation = shapes.deviation

@@ -67,12 +67,6 @@ class Strengths:
         return replace(self, values=moved[:-1], common=moved[-1])
 
 
-def default_strengths(fields: int, combinations: int) -> Strengths:
-    """Return what is expected before any data; the last `combinations` fields are combinations of others."""
-    share = np.where(np.arange(fields) < fields - combinations, 1.0, COMBINATION_SHARE)
-    return Strengths(share[:, None] * EXPECTED, share[:, None] * EXPECTED)
-
-
 @runtime_checkable
 class Prior(Protocol):
     """What `BayesMCNet(prior=…)` takes: the strengths of the priors before any data, and how they are learnt."""
@@ -99,7 +93,8 @@ class EmpiricalBayes:
 
     def first(self, fields: int, combinations: int) -> Strengths:
         """Return what is expected before any data."""
-        return default_strengths(fields, combinations)
+        share = np.where(np.arange(fields) < fields - combinations, 1.0, COMBINATION_SHARE)
+        return Strengths(share[:, None] * EXPECTED, share[:, None] * EXPECTED)
 
     def learn(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy
@@ -45,12 +44,6 @@ class Information:
             values.append(total + (by_shared @ state.shared).reshape(numbers.shape) + numbers * precision)
         return State(shared, values)
 
-    @cached_property
-    def blocks(self) -> list[FloatArray]:
-        """Return the block of every value of each field, under the prior."""
-        pairs = zip(self.incidence.totals(self.own), self.precision, strict=True)
-        return [own + np.diag(precision) for own, precision in pairs]
-
 
 class Arrow:
     """An arrow-shaped matrix, solved by eliminating every value's small block (a Schur complement).
@@ -62,14 +55,20 @@ class Arrow:
 
     def __init__(self, information: Information) -> None:
         share = 1.0 / max(sum(size > 0 for size in information.incidence.sizes), 1)
-        self.inverse = [np.asarray(np.linalg.inv(_raised(blocks))) for blocks in information.blocks]
+        blocks = zip(information.incidence.totals(information.own), information.precision, strict=True)
+        self.inverse = [np.asarray(np.linalg.inv(_raised(own + np.diag(precision)))) for own, precision in blocks]
         self.coupling = [
             share * (inverse @ cross) for inverse, cross in zip(self.inverse, information.couplings, strict=True)
         ]
         schur = information.shared
         for pulled, cross in zip(self.coupling, information.couplings, strict=True):
             schur = schur - pulled.reshape(-1, len(schur)).T @ cross.reshape(-1, len(schur))
-        self._factor = _factor(schur)
+        try:
+            self._factor = scipy.linalg.cho_factor(_raised(schur))
+        except np.linalg.LinAlgError:  # rounding has made it indefinite: the nearest one that is not
+            values, vectors = np.linalg.eigh(0.5 * (schur + schur.T))
+            values = np.maximum(values, 1e-8 * max(float(values[-1]), np.finfo(np.float64).tiny))
+            self._factor = scipy.linalg.cho_factor((vectors * values) @ vectors.T)
 
     def solve(self, state: State) -> State:
         """Return the solution for one right-hand side."""
@@ -107,27 +106,8 @@ def _raised(matrices: FloatArray) -> FloatArray:
     return np.asarray(matrices + lift[..., None] * np.eye(matrices.shape[-1]))
 
 
-def _factor(matrix: FloatArray) -> tuple[FloatArray, bool]:
-    """Return the Cholesky factor of a matrix; where rounding has made it indefinite, of the nearest one that is not."""
-    found: tuple[FloatArray, bool]
-    try:
-        found = scipy.linalg.cho_factor(_raised(matrix))
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
-        values = np.maximum(values, 1e-8 * max(float(values[-1]), np.finfo(np.float64).tiny))
-        found = scipy.linalg.cho_factor((vectors * values) @ vectors.T)
-    return found
-
-
-def solve(information: Information, arrow: Arrow, right: State) -> State:
-    """Return the Newton direction: at once with one field, by a few conjugate gradients with several."""
-    if not information.incidence.several:
-        return arrow.solve(right)
-    return conjugate_gradients(information, arrow, right, TOLERANCE)[0]
-
-
 def conjugate_gradients(
-    information: Information, arrow: Arrow, right: State, tolerance: float, iterations: int = 200
+    information: Information, arrow: Arrow, right: State, tolerance: float = TOLERANCE, iterations: int = 200
 ) -> tuple[State, int]:
     """Solve the system of several fields with the help of its arrow; return the solution and the iterations taken.
 

@@ -12,7 +12,6 @@ import numpy as np
 from mcnet._shared.arrays import FloatArray, IndexArray, IntArray, sigmoid, softplus
 from mcnet.bayes.fit import fitted_level
 from mcnet.bayes.posterior import BayesFit
-from mcnet.calibrators.period_effects import level_error
 from mcnet.rows.contexts import Contexts
 from mcnet.sketch.sketch import Sketch
 
@@ -20,6 +19,8 @@ TEMPERING_FACTORS = (1.0, 4.0, 16.0, 64.0, 256.0)
 """What the weights may be divided by."""
 PAST_SHARES = (1 / 4, 1 / 3, 1 / 2)
 """Where the past is cut: fitted on what lies before, judged on a span of the same length after it."""
+FEWEST_GROUPS = 3
+"""The variance of a level is not estimated from fewer groups of periods."""
 FEWEST_BLOCKS = 8
 """Fewer blocks of periods say nothing of how they differ."""
 STANDARD_ERRORS = 1.0
@@ -168,3 +169,18 @@ class PeriodEvidence:
         information = every.weight * p * (1.0 - p)
         bias = float(information @ (logits - every.logits) / information.sum())
         return -bias * variance / (bias**2 + variance)
+
+
+def level_error(levels: Sequence[tuple[float, float]]) -> float:
+    """Return the variance of the mean level that comes from periods, beyond the noise of their rows.
+
+    `levels` are those of groups of consecutive periods, each with its information. Groups are long, so that effects
+    that last for several periods are counted once (the method of batch means): with shares s of the information and
+    deviations d from the mean, Σ s² d² · n / (n − 1), less 1 / information.
+    """
+    if len(levels) < FEWEST_GROUPS:
+        return 0.0
+    level, information = (np.array(column) for column in zip(*levels, strict=True))
+    share = information / information.sum()
+    spread = float(np.sum(share**2 * (level - share @ level) ** 2)) * len(levels) / (len(levels) - 1.0)
+    return max(spread - 1.0 / float(information.sum()), 0.0)

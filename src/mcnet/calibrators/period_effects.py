@@ -82,9 +82,6 @@ def _sum(sketches: Sequence[Sketch]) -> Sketch:
 
 # How much periods differ: the variance of their effects, and how many rows are worth one independent row.
 
-FEWEST_GROUPS = 3
-"""The variance of a level is not estimated from fewer groups of periods."""
-
 
 @dataclass(frozen=True)
 class PeriodEffects:
@@ -156,18 +153,3 @@ def _positive(above: float, below: float) -> float:
 def _predicted(model: CalibrationModel, sketch: Sketch) -> FloatArray:
     columns = [column for column in sketch.contexts.columns(sketch.context) if column.name in model.fields]
     return model.predict(sketch.score, columns or None, score_type="probability")
-
-
-def level_error(levels: Sequence[tuple[float, float]]) -> float:
-    """Return the variance of the mean level that comes from periods, beyond the noise of their rows.
-
-    `levels` are those of groups of consecutive periods, each with its information. Groups are long, so that effects
-    that last for several periods are counted once (the method of batch means): with shares s of the information and
-    deviations d from the mean, Σ s² d² · n / (n − 1), less 1 / information.
-    """
-    if len(levels) < FEWEST_GROUPS:
-        return 0.0
-    level, information = (np.array(column) for column in zip(*levels, strict=True))
-    share = information / information.sum()
-    spread = float(np.sum(share**2 * (level - share @ level) ** 2)) * len(levels) / (len(levels) - 1.0)
-    return max(spread - 1.0 / float(information.sum()), 0.0)

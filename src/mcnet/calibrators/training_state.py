@@ -217,17 +217,9 @@ class TrainedCalibrator(Calibrator):
 
     # -- shared steps -------------------------------------------------------------------------------------------
 
-    def _earlier(self) -> EarlierFit | None:
-        """Return the earlier fit that the next one continues from; None without one, or without a warm start."""
-        fit = vars(self).get(self.function_attribute) if self.warm_start else None
-        return None if fit is None else EarlierFit(self.model_.contexts, fit)
-
-    def _balanced_by(self, sketch: Sketch) -> tuple[str, ...]:
-        return sketch.contexts.names if self._one_curve else ()
-
     def _constant(self, sketch: Sketch) -> Fitted:
         constant = super()._constant(sketch.pooled() if self._one_curve else sketch)
-        return replace(constant, balanced_by=self._balanced_by(sketch))
+        return replace(constant, balanced_by=sketch.contexts.names if self._one_curve else ())
 
     def _learns_from_one_score(self, has_fields: bool) -> bool:
         return has_fields and not self._one_curve

@@ -72,10 +72,6 @@ class _Points(NamedTuple):
     logits: FloatArray
     calibrated: FloatArray
 
-    def between(self) -> MaskArray:
-        """Return whether a point and its follower are of the same curve."""
-        return np.equal(self.curve[1:], self.curve[:-1])
-
 
 def place_knots(lines: Lines, error: float) -> Curves:
     """Return curves within `error`, relative to p, of the lines: one for each row of values."""
@@ -93,9 +89,9 @@ def place_knots(lines: Lines, error: float) -> Curves:
 def _placed(lines: Lines, error: float) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return how many knots each curve has, then the scores and the probabilities of them all."""
     knots = _knots(_corners(lines), error)
-    _, x, y = knots
+    curve, x, y = knots
     run, rise = np.diff(x), np.diff(y)
-    left = np.flatnonzero(knots.between() & ((np.maximum(run, rise) > _CLOSE) | (rise > _STEEP * run)))
+    left = np.flatnonzero((curve[1:] == curve[:-1]) & ((np.maximum(run, rise) > _CLOSE) | (rise > _STEEP * run)))
     for _ in range(_MOST_REFINEMENTS):
         missed = left[_misses(knots.logits, knots.calibrated, left, error)]
         if not len(missed):
@@ -146,9 +142,8 @@ def _inserted(points: _Points, index: IntArray, added: _Points) -> _Points:
 def _knots(corners: _Points, error: float) -> _Points:
     """Return the corners at which the slope changes, and between them what knots the bend asks for."""
     curve, x, y = corners
-    inside = corners.between()
     width = np.diff(x)
-    inside &= width > 0.0
+    inside = (curve[1:] == curve[:-1]) & (width > 0.0)
     slope = np.divide(np.diff(y), width, out=np.zeros_like(width), where=inside)
     p, s = sigmoid(np.stack([y, x]))
     scale = p * (1.0 - p) / tolerated(p)
@@ -193,7 +188,7 @@ def _probabilities(knots: _Points, number: int) -> tuple[IntArray, FloatArray, F
     scores = clip_scores(scores)
     keep = np.ones(len(x), dtype=bool)
     # Two knots at one score would be a jump.
-    keep[1:] = (np.diff(scores) > 0.0) | ~knots.between()
+    keep[1:] = (np.diff(scores) > 0.0) | (curve[1:] != curve[:-1])
     curve, scores = curve[keep], scores[keep]
     values = short(clip_probabilities(values[keep]))
     # Rounding may let a curve fall by a unit in the last place.

@@ -147,7 +147,8 @@ class NetworkCalibrator(TrainedCalibrator):
 
     def _fitting(self, train: Callable[[Sketch, Any], TrainedFunction] | None = None) -> Callable[[Sketch], Fitted]:
         """Fit by training: `train(sketch, earlier network or None)` returns the trained function; by default _train."""
-        earlier = self._earlier()
+        network = getattr(self, "network_", None) if self.warm_start else None
+        earlier = None if network is None else EarlierFit(self.model_.contexts, network)
         return lambda sketch: self._trained(sketch, train or self._train, earlier)
 
     def _trained(
@@ -161,7 +162,7 @@ class NetworkCalibrator(TrainedCalibrator):
         contexts = Contexts.none() if self._one_curve else sketch.contexts.completed(MOST_COMPILED_COMBINATIONS)
         curves, projection = compiled_curves(self.network_, contexts, sketch, guarantee=self.guarantee)
         self.order_violations_ = projection.largest
-        return Fitted(curves, contexts, balanced_by=self._balanced_by(sketch))
+        return Fitted(curves, contexts, balanced_by=sketch.contexts.names if self._one_curve else ())
 
     def _constant(self, sketch: Sketch) -> Fitted:
         self.order_violations_ = 0.0
