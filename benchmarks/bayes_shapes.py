@@ -47,7 +47,7 @@ def shape_basis(panels: Panels, shape: str, functions: int) -> FloatArray:
     the panels, with knots at every (panels / functions)-th of them; "network" is a layer of tanh units that turn at
     such knots.
     """
-    inner = panels.count - 2
+    inner = len(panels.mass) - 2
     functions = min(functions, inner)
     degree = {"step": 0, "linear": 1, "cubic": 3, "network": 1}[shape]
     if shape == "step" or functions <= degree:

@@ -68,7 +68,7 @@ def slow_calibrated(panels, offset, log_slope, logits):
     start = panels.edges[panels.origin]
     bounds = np.concatenate([[-np.inf], panels.edges, [np.inf]])
     total = np.full(len(t), offset)
-    for panel in range(panels.count):
+    for panel in range(len(panels.mass)):
         low, high = np.minimum(t, start), np.maximum(t, start)
         overlap = np.clip(np.minimum(high, bounds[panel + 1]) - np.maximum(low, bounds[panel]), 0.0, None)
         total += np.sign(t - start) * overlap * np.exp(log_slope[panel])
@@ -82,7 +82,7 @@ def test_cells_are_calibrated_by_the_plain_integral():
     posterior = make_posterior()
     cells, at = posterior.cells, posterior.evaluate(random_state(posterior))
     panels = cells.panels
-    near = np.array([panels.edges[g - 1] if g > panels.origin else panels.edges[g] for g in range(panels.count)])
+    near = np.array([panels.edges[g - 1] if g > panels.origin else panels.edges[g] for g in range(len(panels.mass))])
     raw = panels.centre + panels.scale * (near[cells.panel] + cells.place)
     for context in range(cells.contexts):
         own = cells.context == context
@@ -94,7 +94,7 @@ def test_products_with_the_panels_crossed_are_running_sums():
     posterior = make_posterior()
     panels, slopes = posterior.cells.panels, posterior.evaluate(random_state(posterior)).slopes
     found, lengths = slopes @ panels.crossed.T, np.diff(panels.edges, prepend=panels.edges[0], append=panels.edges[-1])
-    for panel in range(panels.count):
+    for panel in range(len(panels.mass)):
         between = range(panels.origin + 1, panel) if panel > panels.origin else range(panel + 1, panels.origin + 1)
         sign = 1.0 if panel > panels.origin else -1.0
         expected = sign * sum((slopes[:, g] * lengths[g] for g in between), np.zeros(len(slopes)))

@@ -89,7 +89,7 @@ def fit_bayes(
     shapes = start.shapes if start else make_shapes(grid, basis(grid), bends or most_bends)
     prior = prior or EmpiricalBayes()
     expected = strengths or (start.strengths if start else prior.first(len(counts), len(combinations)))
-    if not (strengths or start) and (not believed or grid.count <= 3):
+    if not (strengths or start) and (not believed or len(grid.mass) <= 3):
         expected = replace(expected, common=WIDE_COMMON, expected_common=WIDE_COMMON)
     incidence, rows = Incidence(expanded, counts), make_cells(grid, x, where, w, y, len(given))
     posterior = Posterior(rows, shapes, incidence, expected)
@@ -114,10 +114,10 @@ def fit_bayes(
     )
     if not lift:
         return model
-    # A panel's cells were fitted as one, at their mean score; on a bent curve they expect a little more or less.
-    expected_positives = float(rows.weight @ sigmoid(posterior.evaluate(state).logits))
-    calibrated = model.calibrate_contexts(given, where, x)
-    offset, _ = fitted_level(calibrated, w, w * (expected_positives / float(w.sum())))
+    # A panel's cells were fitted as one, at their mean score; on a bent curve they expect a little more or less. Under
+    # a common offset they expect as many positives as their panels' means did.
+    of_panels = float(rows.weight @ sigmoid(posterior.evaluate(state).logits))
+    offset, _ = fitted_level(model.calibrate_contexts(given, where, x), w, w * (of_panels / float(w.sum())))
     return model.shifted(offset) if abs(offset) < LARGEST_LIFT else model
 
 

@@ -56,14 +56,6 @@ class Cells:
         """The weight of each context."""
         return sums_by(self.context, self.weight, self.contexts)
 
-    def evaluate(self, offset: FloatArray, log_slopes: FloatArray) -> Evaluation:
-        """Return the curves of all contexts, and the cells on them."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            slopes = np.exp(log_slopes)
-            edges = slopes @ self.panels.crossed.T
-            near = edges[self.context, self.panel] + self.place * slopes[self.context, self.panel]
-            return Evaluation(offset, log_slopes, slopes, offset[self.context] + near)
-
     def loss(self, at: Evaluation) -> float:
         """Return minus the log-likelihood (a sum over rows, not a mean)."""
         with np.errstate(over="ignore", invalid="ignore"):
@@ -139,7 +131,7 @@ class Cells:
         width = PADDED[np.searchsorted(PADDED, counts)] * (counts > 0)
         groups = []
         for most in np.unique(width[counts > 0]).tolist():
-            members, at_once = np.flatnonzero(width == most), max(1, CHUNK // (most * self.panels.count))
+            members, at_once = np.flatnonzero(width == most), max(1, CHUNK // (most * len(self.panels.mass)))
             for start in range(0, len(members), at_once):
                 contexts = members[start : start + at_once]
                 places, last = np.arange(most), counts[contexts, None] - 1
@@ -161,15 +153,16 @@ def make_cells(
 
     Cells are read in pieces, so that millions of them take no memory worth naming.
     """
-    sums = np.zeros((3, count * panels.count))
+    number = len(panels.mass)
+    sums = np.zeros((3, count * number))
     # A piece at least as long as the sums, or adding these up would take longer than the piece itself.
     size = max(ROWS_AT_A_TIME, sums.shape[1])
     for start in range(0, len(logits), size):
         piece = slice(start, start + size)
         panel, place = panels.locate(logits[piece])
-        key = contexts[piece].astype(np.int64) * panels.count + panel
+        key = contexts[piece].astype(np.int64) * number + panel
         for column, part in zip(sums, (weight[piece], positives[piece], weight[piece] * place), strict=True):
             column += sums_by(key, part, sums.shape[1])
     used = np.flatnonzero(sums[0] > 0.0)
     rows, clicks, places = sums[:, used]
-    return Cells(panels, count, *np.divmod(used, panels.count), rows, clicks, places / rows)
+    return Cells(panels, count, *np.divmod(used, number), rows, clicks, places / rows)

@@ -70,8 +70,8 @@ class Misfit:
         chosen = largest[of_context[largest] >= LEAST_INFORMATION]
         part = np.full(len(table), len(chosen))
         part[chosen] = np.arange(len(chosen))
-        shape = len(chosen) + 1, fit.panels.count
-        key = (part * fit.panels.count)[sketch.context] + panel
+        shape = len(chosen) + 1, len(fit.panels.mass)
+        key = part[sketch.context] * shape[1] + panel
         columns = information, information * sketch.logit, residual
         sums = np.stack([sums_by(key, column, shape[0] * shape[1]).reshape(shape) for column in columns])
         parts = []

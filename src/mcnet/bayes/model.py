@@ -34,11 +34,6 @@ class Panels:
     origin: int
     mass: FloatArray
 
-    @property
-    def count(self) -> int:
-        """The number of panels, one more than edges."""
-        return len(self.edges) + 1
-
     @cached_property
     def crossed(self) -> FloatArray:
         """`[panels, panels]`: the signed length of panel (column) that lies between the origin and panel (row).
@@ -46,7 +41,7 @@ class Panels:
         The two endless panels count 0, as nothing lies beyond. `slopes @ crossed.T` is the curve at each panel's edge
         towards the origin, for slopes `[..., panels]` and offset 0.
         """
-        lengths, index = np.concatenate([[0.0], np.diff(self.edges), [0.0]]), np.arange(self.count)
+        lengths, index = np.concatenate([[0.0], np.diff(self.edges), [0.0]]), np.arange(len(self.mass))
         right = (index > self.origin) & (index < index[:, None])
         left = (index <= self.origin) & (index > index[:, None])
         return np.where(right, lengths, np.where(left, -lengths, 0.0))
@@ -121,7 +116,7 @@ def _points(logits: FloatArray, weight: FloatArray, positives: FloatArray) -> tu
 
 def step_basis(panels: Panels) -> FloatArray:
     """Return the basis that gives every panel its own log-slope: `[panels, functions]`."""
-    return continued(panels, np.eye(panels.count - 2))
+    return continued(panels, np.eye(len(panels.mass) - 2))
 
 
 def continued(panels: Panels, basis: FloatArray) -> FloatArray:

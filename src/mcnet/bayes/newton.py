@@ -50,11 +50,16 @@ class Posterior:
         return mean
 
     def evaluate(self, state: State) -> Evaluation:
-        """Return the curves of all contexts at a state."""
+        """Return the curves of all contexts at a state, and the cells on them."""
         shapes = self.shapes
         moved = self.incidence.gather(state.values, shapes.deviation.shape[1])
         log_slopes = moved @ shapes.bends.T + (shapes.basis @ state.shared[1:] + np.log(self.cells.panels.scale))
-        return self.cells.evaluate(state.shared[0] + moved @ shapes.deviation[0], log_slopes)
+        offset, cells = state.shared[0] + moved @ shapes.deviation[0], self.cells
+        with np.errstate(over="ignore", invalid="ignore"):
+            slopes = np.exp(log_slopes)
+            edges = slopes @ cells.panels.crossed.T
+            near = edges[cells.context, cells.panel] + cells.place * slopes[cells.context, cells.panel]
+            return Evaluation(offset, log_slopes, slopes, offset[cells.context] + near)
 
     def value(self, state: State) -> float:
         """Return minus the log-posterior, up to a constant."""
@@ -83,7 +88,7 @@ class Posterior:
 
     def information(self, at: Evaluation) -> Information:
         """Return the Fisher information of the likelihood, plus the prior precision."""
-        shapes, lift = self.shapes, scipy.linalg.block_diag(1.0, self.shapes.basis)
+        shapes, lift = self.shapes, scipy.linalg.block_diag([1.0], self.shapes.basis)
         shared, own, couplings = self.cells.information(at, lift, shapes.deviation, self.incidence)
         return Information(self.incidence, shared + self.shared_precision, own, couplings, self.precisions)
 
@@ -116,7 +121,7 @@ def maximise(
 
     It ends where neither moves. Without a prior the strengths stay as they are.
     """
-    learning = _Learning(prior)
+    learning = _Learning(prior, settled=prior is None)
     taken, length = 0, 1.0
     near = max(NEAR, NEAR_PER_VALUE * sum(posterior.incidence.sizes))
     at = posterior.evaluate(state)
@@ -143,14 +148,15 @@ def maximise(
             posterior = learning.step(posterior, state, arrow)
 
 
+@dataclass
 class _Learning:
     """The fixed-point iteration of the strengths of the priors."""
 
-    def __init__(self, prior: Prior | None) -> None:
-        self.prior = prior
-        self.settled = prior is None
-        self._steps = 0
-        self._change = self._boldness = np.zeros(1)
+    prior: Prior | None
+    settled: bool
+    steps: int = 0
+    change: FloatArray | float = 0.0
+    boldness: FloatArray | float = 0.0
 
     def step(self, posterior: Posterior, state: State, arrow: Arrow) -> Posterior:
         """Return the posterior under strengths that are better, given the last curvature."""
@@ -159,12 +165,12 @@ class _Learning:
         away = State(state.shared - posterior.centre, state.values)
         learnt = self.prior.learn(before, posterior.shapes, away, arrow.value_variances(shared), shared)
         change = learnt.logarithms() - before.logarithms()
-        onwards = change * self._change > 0.0
-        self._boldness = np.where(onwards, np.minimum(BOLDER * self._boldness, BOLDEST), 1.0)
-        self._change = change
-        self._steps += 1
-        self.settled = float(np.max(np.abs(change))) < SETTLED or self._steps == MOST_LEARNT
-        return replace(posterior, strengths=before.moved(np.clip(self._boldness * change, -2.0, 2.0)))
+        onwards = change * self.change > 0.0
+        self.boldness = np.where(onwards, np.minimum(BOLDER * self.boldness, BOLDEST), 1.0)
+        self.change = change
+        self.steps += 1
+        self.settled = float(np.max(np.abs(change))) < SETTLED or self.steps == MOST_LEARNT
+        return replace(posterior, strengths=before.moved(np.clip(self.boldness * change, -2.0, 2.0)))
 
 
 def _search(

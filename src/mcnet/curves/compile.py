@@ -101,7 +101,19 @@ def _placed(lines: Lines, error: float) -> tuple[IntArray, FloatArray, FloatArra
         # Only the halves of what was halved need another look.
         halves = missed + np.arange(len(missed))
         left = np.sort(np.concatenate([halves, halves + 1]))
-    return _probabilities(knots, len(lines.values))
+    curve, x, y = knots
+    scores, values = sigmoid(np.stack([x, y]))
+    scores = clip_scores(scores)
+    keep = np.ones(len(x), dtype=bool)
+    # Two knots at one score would be a jump.
+    keep[1:] = (np.diff(scores) > 0.0) | (curve[1:] != curve[:-1])
+    curve, scores = curve[keep], scores[keep]
+    values = short(clip_probabilities(values[keep]))
+    # Rounding may let a curve fall by a unit in the last place.
+    for fallen in np.unique(curve[1:][(np.diff(values) < 0.0) & (curve[1:] == curve[:-1])]):
+        part = np.flatnonzero(curve == fallen)
+        values[part] = np.maximum.accumulate(values[part])
+    return np.bincount(curve, minlength=len(lines.values)), scores, values
 
 
 def _corners(lines: Lines) -> _Points:
@@ -180,22 +192,6 @@ def _misses(x: FloatArray, y: FloatArray, left: IntArray, error: float) -> MaskA
     allowed = 0.95 * error * tolerated(exact) + _ROUNDING
     missed: MaskArray = np.abs(p + share * (p_next - p) - exact) > allowed
     return missed
-
-
-def _probabilities(knots: _Points, number: int) -> tuple[IntArray, FloatArray, FloatArray]:
-    curve, x, y = knots
-    scores, values = sigmoid(np.stack([x, y]))
-    scores = clip_scores(scores)
-    keep = np.ones(len(x), dtype=bool)
-    # Two knots at one score would be a jump.
-    keep[1:] = (np.diff(scores) > 0.0) | (curve[1:] != curve[:-1])
-    curve, scores = curve[keep], scores[keep]
-    values = short(clip_probabilities(values[keep]))
-    # Rounding may let a curve fall by a unit in the last place.
-    for fallen in np.unique(curve[1:][(np.diff(values) < 0.0) & (curve[1:] == curve[:-1])]):
-        part = np.flatnonzero(curve == fallen)
-        values[part] = np.maximum.accumulate(values[part])
-    return np.bincount(curve, minlength=number), scores, values
 
 
 # Compile any functions: evaluate them densely, guarantee the order, keep few knots within an error bound.

@@ -188,10 +188,10 @@ def model_document(model: CalibrationModel) -> dict[str, Any]:
     return document
 
 
-def _layout(document: dict[str, Any]) -> str:
-    """Write one key per line, and lists of curves, grids and fields one entry per line."""
+def model_text(model: CalibrationModel) -> str:
+    """Return the content of a model file: one key per line, lists of curves, grids and fields one entry per line."""
     lines = []
-    for key, value in document.items():
+    for key, value in model_document(model).items():
         if isinstance(value, list) and value:
             entries = ",\n    ".join(json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in value)
             string = f"[\n    {entries}\n  ]"
@@ -205,11 +205,6 @@ def _layout(document: dict[str, Any]) -> str:
             string = json.dumps(value, ensure_ascii=False, allow_nan=False)
         lines.append(f"  {json.dumps(key)}: {string}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def model_text(model: CalibrationModel) -> str:
-    """Return the content of a model file."""
-    return _layout(model_document(model))
 
 
 def load(path: str | PathLike[str]) -> CalibrationModel:
