@@ -312,7 +312,7 @@ class Sketch:
         if not 0.0 < float(factor) < np.inf:
             raise InputError(f"a sketch was scaled by {factor}; the factor is a number above 0")
         cells = scaled_cells(self.cells, float(factor))
-        squares = self._part_of_squares(float(factor))
+        squares = None if self.weight_squares is None else self.weight_squares * float(factor)
         return replace(self, cells=cells, known_sources=self.sources, weight_squares=squares)
 
     __rmul__ = __mul__
@@ -459,13 +459,9 @@ class Sketch:
         Sketch : parts of one sketch may be added again, so each is its own source.
         """
         share = float(cells.sums[:, 0].sum()) / float(self.cells.sums[:, 0].sum()) if len(self) else 0.0
-        squares = self._part_of_squares(share)
+        squares = None if self.weight_squares is None else self.weight_squares * share
         rows = round(self.rows * share)
         return replace(self, cells=cells, rows=rows, known_sources=None, weight_squares=squares, **changes)
-
-    def _part_of_squares(self, share: float) -> float | None:
-        """Return a share of the squares of weights, if there are any."""
-        return None if self.weight_squares is None else self.weight_squares * share
 
     # -- files --------------------------------------------------------------------------------------------------
 

@@ -89,9 +89,12 @@ class Database:
 
     def rows(self, query: sa.Select[Any]) -> list[Any]:
         """Return the rows of a query; none if there is no store."""
+        joined = getattr(self._joined, "connection", None)
+        if joined is not None:
+            return list(joined.execute(query))
         if not self.exists():
             return []
-        with self.reading() as connection:
+        with self.translated(), self._begin(write=False) as connection:
             return list(connection.execute(query))
 
     @contextmanager

@@ -4,7 +4,8 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,8 @@ class Head:
 
     id: int
     name: str
-    settings: HeadSettings
+    settings_text: str
+    """JSON, which `settings` reads when somebody asks."""
     shape: str | None
     first_period: str | None
     heaviest: float | None
@@ -47,6 +49,11 @@ class Head:
     moves: int
     """How often the pointer to the served version has moved."""
     fence: int
+
+    @cached_property
+    def settings(self) -> HeadSettings:
+        """How its logs are read, and how its loop learns, publishes and watches."""
+        return HeadSettings.of(json.loads(self.settings_text))
 
 
 @dataclass(frozen=True)
@@ -313,9 +320,11 @@ class Store:
         ----------
         names : of the heads.
         """
-        query = sa.select(heads).where(heads.c.name.in_(names) if names else sa.true()).order_by(heads.c.name)
+        chosen = heads.c.name.in_(names) if names else sa.true()
+        columns = [heads.c[one.name.removesuffix("_text")] for one in fields(Head)]
+        query = sa.select(*columns).where(chosen).order_by(heads.c.name)
         rows = self.database.rows(query)
-        return [Head(**{**row._mapping, "settings": HeadSettings.of(json.loads(row.settings))}) for row in rows]
+        return [Head(*row) for row in rows]
 
     def changes(self, poll_seconds: float = 0.5) -> Changes:
         """Return what waits for pointers that have moved.

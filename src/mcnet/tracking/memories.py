@@ -211,7 +211,7 @@ several fields: twice the logarithm of the posterior; what is then left to be ga
 
 def _fit(sketch: Sketch, start: BayesFit | None, *, covariance: bool) -> BayesFit:
     options: dict[str, Any] = {"panels": None, "decrement": 0.0 if start is None or covariance else GAIN}
-    if has_several_fields(sketch):
+    if len(sketch.contexts.names) > 1:  # very many contexts
         options["decrement"] = GAIN_OF_SEVERAL
         if start is None:
             # Few positives tell nothing of pairs of fields.
@@ -353,18 +353,13 @@ class Memory:
         assert sketch is not None
         if not tells_a_curve(sketch):
             return self if self.fits else replace(self, expert=level_of(sketch))  # the last curve stays
-        share = REFIT_SHARE_OF_SEVERAL if has_several_fields(sketch) else REFIT_SHARE
+        share = REFIT_SHARE_OF_SEVERAL if len(sketch.contexts.names) > 1 else REFIT_SHARE
         share = share if np.isfinite(self.half_life) else REFIT_SHARE_OF_EVERYTHING
         if self.fits and self.fresh < share * sketch.total_weight:
             return self
         afresh = self.fits in EARLY_FITS_AFRESH or self.fits % FITS_FROM_ONE_START == 0
         expert = fit_expert(method, sketch, None if afresh else self.expert)
         return replace(self, expert=expert, fresh=0.0, fits=self.fits + 1)
-
-
-def has_several_fields(sketch: Sketch) -> bool:
-    """Tell whether rows have more than one field, and so very many contexts."""
-    return len(sketch.contexts.names) > 1
 
 
 def coarse(sketch: Sketch) -> Sketch:
