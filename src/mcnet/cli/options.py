@@ -348,7 +348,8 @@ def _parameter(name: str, text: str | None = None) -> Parameter:
     parameter, flags = _FLAGS.get(name, (name, None))
     usual = about["usual"]
     shown = "" if flags or usual in (None, ()) else f" ({usual:g})" if isinstance(usual, int | float) else f" ({usual})"
-    settings: dict[str, Any] = {"help": f"{(text or about['text']).removesuffix('.')}{shown}.", "show_default": False}
+    in_words = text or f"{about['text'].removesuffix('.')}{shown}."
+    settings: dict[str, Any] = {"help": in_words, "show_default": False}
     if name == "method":
         settings["autocompletion"] = complete_methods
     made = typer.Option(None, *([flags] if flags else []), metavar=None if flags else about["metavar"], **settings)

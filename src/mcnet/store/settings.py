@@ -125,7 +125,9 @@ class HeadSettings:
 
     score: str | None = _setting(_column, "COLUMN", "The column of scores.")
     label: str | None = _setting(_column, "COLUMN", "The column of labels: 0/1, or fractions with a weight.")
-    field: str | Sequence[str] = _setting(_columns, "COLUMN", "A field, as country; repeatable.", (), instead="fields")
+    field: str | Sequence[str] = _setting(
+        _columns, "COLUMN", "A field, such as country; repeatable.", (), instead="fields"
+    )
     fields: Literal["auto"] | None = _setting(
         _auto, "auto", "auto instead of --field: the columns that mcnet fields finds.", instead="field"
     )
