@@ -97,10 +97,10 @@ def test_json_of_somebody_else(path, content):
     refused(path, "not a model of mcnet")
 
 
-@pytest.mark.parametrize("schema", [0, 2, 99, "one", None, 1.5])
+@pytest.mark.parametrize("schema", [0, 1, 2, 99, "one", None, 1.5])
 def test_another_or_unknown_schema(path, schema):
     altered(path, lambda d: d.update(schema=schema))
-    refused(path, f"has schema {schema}, and this mcnet reads 1: fit and save the model again")
+    refused(path, f"has schema {schema}, and this mcnet reads 3: fit and save the model again")
 
 
 def set_knot(document, place, value):

@@ -85,7 +85,7 @@ class ModelDocument(_Strict):
     """A model file: its curves, and the family that they are made of where contexts or intervals need it."""
 
     format: Literal["mcnet calibration model"]
-    schema: Literal[1]
+    schema: Literal[3]
     method: str
     monotone: bool
     score_type: ScoreType
@@ -107,7 +107,7 @@ class ModelDocument(_Strict):
 def validated(document: dict[str, Any]) -> ModelDocument:
     """Return the document as what the schema says it is; raise InputError naming the first thing that is not.
 
-    >>> validated({"format": "mcnet calibration model", "schema": 1, "method": 3})
+    >>> validated({"format": "mcnet calibration model", "schema": 3, "method": 3})
     Traceback (most recent call last):
     mcnet.errors.InputError: Expected `str`, got `int` - at `$.method`
     """
@@ -138,7 +138,8 @@ def validated(document: dict[str, Any]) -> ModelDocument:
 
 # The model file: plain JSON with a schema version and a checksum, readable by a person, never pickle.
 
-SCHEMA = 1
+SCHEMA = 3
+"""1 and 2 were those of versions before the first release."""
 
 
 def model_document(model: CalibrationModel) -> dict[str, Any]:
