@@ -11,9 +11,8 @@ from mcnet.bayes import likelihood
 from mcnet.bayes.fit import fit_bayes
 from mcnet.bayes.likelihood import make_cells
 from mcnet.bayes.model import Incidence, State, make_panels, make_shapes
-from mcnet.bayes.newton import Balance, Posterior
+from mcnet.bayes.newton import Arrow, Balance, Information, Posterior, conjugate_gradients, own_variances
 from mcnet.bayes.prior import EmpiricalBayes
-from mcnet.bayes.solver import Arrow, Information, conjugate_gradients
 
 
 def make_posterior(rows=2_000, panels=7, shape="step", fields=2, seed=0, inside=np.inf):
@@ -200,7 +199,9 @@ def test_variances_of_one_field_are_the_diagonal_of_the_inverse():
     covariance = arrow.shared_covariance()
     shared = len(state.shared)
     np.testing.assert_allclose(np.diag(covariance), inverse[:shared], rtol=1e-6)
-    np.testing.assert_allclose(arrow.value_variances(covariance)[0].ravel(), inverse[shared:], rtol=1e-6)
+    np.testing.assert_allclose(
+        own_variances(arrow.inverse[0], arrow.coupling[0], covariance).ravel(), inverse[shared:], rtol=1e-6
+    )
 
 
 # --- the optimum -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mcnet.bayes.model import Incidence, State
-from mcnet.bayes.solver import TOLERANCE, Arrow, Information, conjugate_gradients
+from mcnet.bayes.newton import TOLERANCE, Arrow, Information, conjugate_gradients
 
 WIDTH, SHARED = 3, 5
 

@@ -9,6 +9,7 @@ import pytest
 
 import mcnet
 from mcnet.sketch import sketch_file
+from mcnet.sketch.scan import is_sketch_file
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_other_files_are_refused(tmp_path, path):
     with pytest.raises(mcnet.InputError, match="there is no file"):
         mcnet.Sketch.load(tmp_path / "none.parquet")
     pl.DataFrame({"mcnet.sketch": ["mcnet.sketch"]}).write_parquet(tmp_path / "other.parquet")
-    assert not sketch_file.is_sketch_file(tmp_path / "other.parquet")
+    assert not is_sketch_file(tmp_path / "other.parquet")
     with pytest.raises(mcnet.FileFormatError, match="not a sketch"):
         mcnet.Sketch.load(tmp_path / "other.parquet")
     (tmp_path / "text.parquet").write_text("not Parquet at all")

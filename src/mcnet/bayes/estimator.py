@@ -188,7 +188,8 @@ class BayesMCNet(TrainedCalibrator):
         family = family_of(self.posterior_, belief_limit(sketch.total_weight)).rounded()
         contexts, summed = Contexts.none(), False
         if self.field_aware:
-            contexts = served_contexts(without_values(sketch.contexts, self.left_out_fields_), kept)
+            known, left_out = sketch.contexts, self.left_out_fields_
+            contexts = served_contexts(without_values(known, left_out) if left_out else known, kept)
             # Of very many contexts none is listed: the sum over a row's values serves it.
             summed = len(kept) - len(self.left_out_fields_) > 1 or len(contexts) > MOST_CURVES_WITH_OWN_KNOTS
         mixes = self.isotonic_share != 0.0

@@ -191,7 +191,7 @@ def without_fields(sketch: Sketch, names: Sequence[str]) -> Sketch:
 
 def without_values(contexts: Contexts, names: Sequence[str]) -> Contexts:
     """Return contexts of a sketch `without_fields` as they are served: no value of these fields is known."""
-    return _with_one_code(contexts, names, ANY, ()) if names else contexts
+    return _with_one_code(contexts, names, ANY, ())
 
 
 def _with_one_code(contexts: Contexts, names: Sequence[str], code: int, known: tuple[str, ...]) -> Contexts:

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from mcnet._shared.arrays import ROWS_AT_A_TIME, FloatArray, IndexArray, IntArray
 from mcnet.bayes.model import Panels, Shapes, State
+from mcnet.bayes.newton import own_variances
 from mcnet.bayes.prior import PSEUDO_COUNTS, PSEUDO_COUNTS_COMMON, SMALLEST, Strengths
-from mcnet.bayes.solver import own_variances
 from mcnet.curves.curves import CurveUncertainty, kept_places
 from mcnet.curves.family import Combination, CurveFamily
 from mcnet.errors import NotFittedError

@@ -121,7 +121,7 @@ def load_model(path: str) -> "CalibrationModel":
     """Load a model; say what a file is that is none."""
     from mcnet.model.model_file import load
     from mcnet.rows.logs import file_format
-    from mcnet.sketch.sketch_file import is_sketch_file
+    from mcnet.sketch.scan import is_sketch_file
 
     file = Path(path)
     if is_sketch_file(path):
@@ -138,7 +138,8 @@ def load_model(path: str) -> "CalibrationModel":
 def bins_or_edges(given: str) -> dict[str, Any]:
     """Return what --bins says: a number of bins, or the edges of a sketch, a model or a head of a store."""
     from mcnet.rows.derived import check_bins
-    from mcnet.sketch.sketch_file import is_sketch_file, load_sketch
+    from mcnet.sketch.scan import is_sketch_file
+    from mcnet.sketch.sketch_file import load_sketch
 
     if given.lstrip("+-").isdigit():
         return {"bins": check_bins(int(given))}

@@ -1,5 +1,6 @@
 """Sketch log files of any size, tables in memory and lazy tables, in one pass and bounded memory."""
 
+import glob
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,8 +11,9 @@ from typing import Any
 import polars as pl
 
 from mcnet._shared.arrays import ScoreType
+from mcnet._shared.files import disk_path, is_url, local_path
 from mcnet._shared.messages import warn
-from mcnet.errors import Advice, InputError
+from mcnet.errors import Advice, InputError, McnetError
 from mcnet.rows.derived import DEFAULT_BINS, EdgeSample, derived_column, edges_of, number_column
 from mcnet.rows.fields import (
     column_names,
@@ -55,7 +57,7 @@ from mcnet.sketch.build import (
     warn_of_mistakes,
 )
 from mcnet.sketch.sketch import DIGEST_BYTES, Sketch
-from mcnet.sketch.sketch_file import is_sketch_file, load_sketch
+from mcnet.sketch.sketch_file import METADATA, load_sketch
 
 _SAMPLED_BYTES = 1 << 16
 """Of a file, the first and the last bytes are read for its digest, and its size."""
@@ -311,6 +313,25 @@ def _with_edges(spec: RowSpec, read: Callable[[list[str]], Iterable[Any]]) -> Ro
 
 
 # One sketch from log files, or from saved sketches.
+
+
+def is_sketch_file(path: str | PathLike[str]) -> bool:
+    """Tell whether a file is a saved sketch (and not a log of rows); refuse one that is not on a disk."""
+    name = local_path(path)
+    remote = is_url(name)
+    if not name.endswith(".parquet") or (glob.has_magic(name) if remote else not Path(name).is_file()):
+        return False
+    try:
+        with readable(name):
+            options = dict(read_options().storage_options) or None
+            result = METADATA in pl.read_parquet_metadata(name, storage_options=options)
+    except McnetError:
+        if remote:
+            raise
+        return False  # a damaged file is told of by what reads it
+    if result and remote:
+        disk_path(name, "a saved sketch")
+    return result
 
 
 def are_sketches(paths: Sequence[Location]) -> bool:

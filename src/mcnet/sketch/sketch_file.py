@@ -1,12 +1,10 @@
 """Sketches as Parquet files, one row per cell in plain columns, and as short bytes for a database; with a checksum."""
 
-import glob
 import hashlib
 import io
 import zlib
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -14,20 +12,19 @@ import numpy as np
 import polars as pl
 
 from mcnet._shared.arrays import ScoreType
-from mcnet._shared.files import disk_path, is_url, local_path
+from mcnet._shared.files import disk_path
 from mcnet._shared.messages import first_line
-from mcnet.errors import Advice, FileFormatError, InputError, McnetError
+from mcnet.errors import Advice, FileFormatError, InputError
 from mcnet.rows.contexts import Contexts
 from mcnet.rows.derived import check_edges
 from mcnet.rows.fields import field_column, field_columns
-from mcnet.rows.locations import read_options
 from mcnet.rows.logs import readable
 from mcnet.rows.spec import ValueKind
 from mcnet.sketch.grid import POSITION_UNITS, Cells
 from mcnet.sketch.sketch import Sketch
 
 VERSION = 1
-_METADATA = "mcnet.sketch"
+METADATA = "mcnet.sketch"
 _SUMS = ("weight", "positives", "position", "value", "value_positive", "value_squares")
 """The last three are Σwv, Σwvy and Σwv² in whole 10⁻⁶ units; few sketches have them."""
 
@@ -125,27 +122,8 @@ def parquet_bytes(sketch: Sketch) -> bytes:
     frame = pl.DataFrame({**fields, "cell": sketch.cells.key, "fold": sketch.fold, **sums})
     about = msgspec.json.encode(_About.of(sketch))
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, metadata={_METADATA: about.decode(), "mcnet.digest": _digest(about, frame)})
+    frame.write_parquet(buffer, metadata={METADATA: about.decode(), "mcnet.digest": _digest(about, frame)})
     return buffer.getvalue()
-
-
-def is_sketch_file(path: str | PathLike[str]) -> bool:
-    """Tell whether a file is a saved sketch (and not a log of rows); refuse one that is not on a disk."""
-    name = local_path(path)
-    remote = is_url(name)
-    if not name.endswith(".parquet") or (glob.has_magic(name) if remote else not Path(name).is_file()):
-        return False
-    try:
-        with readable(name):
-            options = dict(read_options().storage_options) or None
-            result = _METADATA in pl.read_parquet_metadata(name, storage_options=options)
-    except McnetError:
-        if remote:
-            raise
-        return False  # a damaged file is told of by what reads it
-    if result and remote:
-        disk_path(name, "a saved sketch")
-    return result
 
 
 def load_sketch(path: str | PathLike[str]) -> Sketch:
@@ -166,7 +144,7 @@ def sketch_of_bytes(content: bytes, name: str) -> Sketch:
         if content.startswith(_PACKED):
             return _unpacked(content)
         metadata = pl.read_parquet_metadata(io.BytesIO(content))
-        if _METADATA in metadata:
+        if METADATA in metadata:
             return _of_frame(metadata, pl.read_parquet(io.BytesIO(content)))
     except (Exception, pl.exceptions.PanicException) as error:
         raise FileFormatError(f"{name} cannot be used as a sketch: {first_line(error)}") from None
@@ -175,14 +153,14 @@ def sketch_of_bytes(content: bytes, name: str) -> Sketch:
 
 
 def _of_frame(metadata: dict[str, str], frame: pl.DataFrame) -> Sketch:
-    _check_version(metadata[_METADATA])
-    about = msgspec.json.decode(metadata[_METADATA], type=_About)
+    _check_version(metadata[METADATA])
+    about = msgspec.json.decode(metadata[METADATA], type=_About)
     sums = _SUMS if about.value_kind else _SUMS[:3]
     names = [*(f"field:{name}" for name in about.fields), "cell", "fold", *sums]
     lacking = [name for name in names if name not in frame.columns]
     if lacking:
         raise FileFormatError(f"it lacks the column {lacking[0]!r}; make it again")
-    if metadata.get("mcnet.digest") != _digest(metadata[_METADATA].encode(), frame.select(names)):
+    if metadata.get("mcnet.digest") != _digest(metadata[METADATA].encode(), frame.select(names)):
         raise FileFormatError("its contents do not match its checksum; it was altered or damaged: make it again")
     fields = field_columns({name: frame[f"field:{name}"] for name in about.fields}, about.edges) if about.fields else []
     contexts, codes = Contexts.of(fields, len(frame))
