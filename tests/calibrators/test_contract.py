@@ -232,7 +232,7 @@ class TestCurves:
         fitted[name].save(tmp_path / "model.json")
         document = json.loads((tmp_path / "model.json").read_text(encoding="utf-8"))
         assert document["method"] == name
-        assert document["schema"] == 1
+        assert document["schema"] == 3
         assert document["provenance"]["rows"] == ROWS
         assert document["provenance"]["positives"] > 0
         assert document["provenance"]["library"] == f"mcnet {mcnet.__version__}"
