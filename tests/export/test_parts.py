@@ -198,7 +198,7 @@ def test_the_file_says_how_the_model_is_evaluated(model, tmp_path):
     scores, fields = rows_of(model, 500)
     model.save(tmp_path / "model.json")
     document = model_document(model)
-    assert (document["schema"], document["evaluation"]) == (1, "sum")
+    assert (document["schema"], document["evaluation"]) == (3, "sum")
     loaded = mcnet.load(tmp_path / "model.json")
     np.testing.assert_array_equal(loaded.predict(scores, fields), model.predict(scores, fields))
     assert model_text(loaded) == model_text(model)
