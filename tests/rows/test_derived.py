@@ -275,6 +275,7 @@ def test_a_journal_keeps_the_edges_of_its_first_rows(rows, tmp_path):
 
 
 def test_the_service_cuts_what_a_request_sends(rows, model, tmp_path):
+    pytest.importorskip("starlette", reason="starlette is not installed: pip install '.[serve]'")
     import json
 
     from mcnet.operations.service.calibrate import answer_json
